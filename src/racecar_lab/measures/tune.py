@@ -70,7 +70,7 @@ def tune(
         buffers = {name: buffer.clone() for name, buffer in buffers.items()}  # the net changes them in place
         return F.cross_entropy(functional_call(fresh[0], parameters | buffers, (x,)), y), buffers
 
-    def step(chosen: Tensor) -> Tensor:
+    def step(kind: None, chosen: Tensor) -> Tensor:
         """A step of every copy, on the samples with the indices ``chosen`` (E · B, batch) in the sets."""
         rows = torch.arange(len(chosen), device=chosen.device)[:, None]
         x, y = (torch.cat([tensor.flatten(0, 1)[rows, chosen]] * len(lrs)) for tensor in (train.x, train.y))
@@ -84,7 +84,7 @@ def tune(
         optimiser.step()
         return chosen
 
-    captured = Captured(step) if train.x.is_cuda else lambda _, chosen: step(chosen)
+    captured = Captured(step) if train.x.is_cuda else step
     count = train.y.shape[2]
     orders = [
         torch.stack([torch.randperm(count, generator=generator)[:batch] for _ in range(steps)])

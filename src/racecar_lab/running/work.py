@@ -47,7 +47,7 @@ def _do(job: Job, stage: Stage, tasks: Mapping[str, Task], writer: RecordWriter,
         if outcome.note:
             raise Diverged(outcome.note)
         trained = as_trained(
-            job, stage, nets.model, outcome.history, task=nets.tasks[0], tasks=tasks, device=options.device
+            job, stage, nets.model, outcome.history, task=nets.batches.tasks[0], tasks=tasks, device=options.device
         )
         write = partial(finish, job, trained, outcome, writer, began=began)
     except FloatingPointError as error:
@@ -66,7 +66,7 @@ def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOp
     distributed.wait()
     model = begin(job, stage, task, store, options.device, fresh=not checkpoint.exists())
     nets = Single(training(job, stage, task, model), options)
-    (outcome,) = Trainer(nets, options).run(checkpoint)
+    (outcome,) = Trainer(nets).run(checkpoint)
     return nets, outcome
 
 

@@ -53,15 +53,12 @@ def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, f
 
 def move(x: Tensor, moves: Tensor, shift: int) -> Tensor:
     """Flip and shift each of the pictures (N, C, H, W) by its own move (N, 3), padding with 0."""
-    samples, channels, height, width = x.shape
+    height, width = x.shape[2:]
     flip, top, left = moves.unbind(1)
     columns = torch.arange(width, device=x.device)
     columns = torch.where(flip.bool().unsqueeze(1), width - 1 - columns, columns) + left.unsqueeze(1)
     rows = torch.arange(height, device=x.device) + top.unsqueeze(1)
-    sample = torch.arange(samples, device=x.device).view(-1, 1, 1, 1)
-    channel = torch.arange(channels, device=x.device).view(1, -1, 1, 1)
-    padded = F.pad(x, (shift, shift, shift, shift))
-    return padded[sample, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    return _pixels(F.pad(x, (shift,) * 4), rows.unsqueeze(2), columns.unsqueeze(1))
 
 
 def warp(x: Tensor, drawn: Tensor, shift: int) -> Tensor:
@@ -89,14 +86,18 @@ def symmetry(x: Tensor, drawn: Tensor) -> Tensor:
     Args:
         drawn: (N, 3), each 0 or 1: reverse the rows, reverse the columns, swap rows and columns.
     """
-    samples, channels, height, width = x.shape
+    height, width = x.shape[2:]
     if height != width:
         raise ValueError(f"symmetries: pictures must be square, not {height} × {width}")
-    reverse_rows, reverse_columns, swap = drawn.bool().view(samples, 3, 1, 1).unbind(1)
+    reverse_rows, reverse_columns, swap = drawn.bool().view(-1, 3, 1, 1).unbind(1)
     rows, columns = torch.arange(height, device=x.device).view(-1, 1), torch.arange(width, device=x.device).view(1, -1)
     rows, columns = torch.where(swap, columns, rows), torch.where(swap, rows, columns)
-    rows = torch.where(reverse_rows, height - 1 - rows, rows).unsqueeze(1)
-    columns = torch.where(reverse_columns, width - 1 - columns, columns).unsqueeze(1)
-    sample = torch.arange(samples, device=x.device).view(-1, 1, 1, 1)
-    channel = torch.arange(channels, device=x.device).view(1, -1, 1, 1)
-    return x[sample, channel, rows, columns]
+    rows = torch.where(reverse_rows, height - 1 - rows, rows)
+    return _pixels(x, rows, torch.where(reverse_columns, width - 1 - columns, columns))
+
+
+def _pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """The pixels of pictures (N, C, …) at rows and columns that broadcast to (N, H, W): (N, C, H, W)."""
+    sample = torch.arange(x.shape[0], device=x.device).view(-1, 1, 1, 1)
+    channel = torch.arange(x.shape[1], device=x.device).view(1, -1, 1, 1)
+    return x[sample, channel, rows.unsqueeze(1), columns.unsqueeze(1)]

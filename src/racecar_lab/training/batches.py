@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,9 +12,23 @@ from racecar_lab.training import augment, distributed, rng
 from racecar_lab.training.objective import Objective
 from racecar_lab.training.spec import Training
 
-Drawn = Sequence[Any]
-"""The random tensors of a step (or of all steps of an epoch, stacked): indices of the samples, noise of the
-regulariser, augmentation, latent numbers; None where there is nothing to draw."""
+
+class Draws(NamedTuple):
+    """The random tensors of a step, or of all steps of an epoch, stacked; None where nothing is drawn. Those of E
+    trainings at once have a dimension E before N."""
+
+    chosen: Tensor
+    """Indices of the samples, (N,)."""
+    noise: Tensor | None
+    """Numbers for the regulariser, (count,)."""
+    moves: Tensor | None
+    """Numbers for the augmentation, (N, numbers)."""
+    latent: Tensor | None
+    """Numbers for the loss, (N, …)."""
+
+    def at(self, step: int) -> Draws:
+        """The tensors of a step of the epoch."""
+        return Draws._make(tensor if tensor is None else tensor[step] for tensor in self)
 
 
 class Batches:
@@ -28,42 +42,45 @@ class Batches:
     def __init__(
         self,
         training: Training,
-        objectives: Sequence[Objective],
+        objectives: Iterable[Objective],
         device: torch.device,
         layout: torch.memory_format | None = None,
     ) -> None:
-        self.task, self.recipe, self.device, self.layout = training.task.to(device), training.recipe, device, layout
-        self.seed, self.stage, self.batch = training.seed, training.name, training.config.batch
-        samples = len(training.task.train)
-        self.per_epoch = rng.steps_per_epoch(samples, self.batch)
-        self._whole_order = None
-        if self.per_epoch == 1 and not 0 < self.batch < samples:  # one batch with all samples: no shuffling
-            self._whole_order = rng.order(samples, 0, self.seed, self.stage, 0).to(device)
+        self.training, self.device, self.layout = training, device, layout
+        self.task = training.task.to(device)
+        self.tasks = [self.task]
+        samples, batch = len(self.task.train), training.config.batch
+        self._order = None
+        if not 0 < batch < samples:  # one batch with all samples: no shuffling
+            self._order = rng.order(samples, batch, training.seed, training.name, 0).to(device)
         self._needs = [(objective.regularised.noise, objective.turn.latent) for objective in objectives]
 
-    def draw(self, epoch: int) -> list[Drawn]:
-        """The random tensors of an epoch's steps, (steps, …) each, for every turn."""
-        key = self.seed, self.stage, epoch
-        order = self._whole_order
+    def draw(self, epoch: int) -> list[Draws]:
+        """The random tensors of an epoch's steps, for every turn."""
+        training = self.training
+        key = training.seed, training.name, epoch
+        order = self._order
         if order is None:
-            order = rng.order(len(self.task.train), self.batch, *key)
-        moves = augment.draw(self.recipe, order.shape, *key)
-        turns: list[Drawn] = []
+            order = rng.order(len(self.task.train), training.config.batch, *key).to(self.device)
+        moves = self._to_device(augment.draw(training.recipe, order.shape, *key))
+        turns = []
         for i, (count, shape) in enumerate(self._needs):
-            turn_key = key if len(self._needs) == 1 else (self.seed, f"{self.stage}, turn {i}", epoch)
+            turn_key = key if len(self._needs) == 1 else (training.seed, f"{training.name}, turn {i}", epoch)
             noise = rng.noise(count, len(order), *turn_key) if count else None
             latent = rng.latent((*order.shape, *shape), *turn_key) if shape else None
-            drawn = order, noise, moves, latent
-            turns.append([None if tensor is None else tensor.to(self.device) for tensor in drawn])
+            turns.append(Draws(order, self._to_device(noise), moves, self._to_device(latent)))
         return turns
 
-    def take(self, chosen: Tensor, moves: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _to_device(self, tensor: Tensor | None) -> Tensor | None:
+        return tensor if tensor is None else tensor.to(self.device)
+
+    def take(self, draws: Draws) -> tuple[Tensor, Tensor]:
         """The samples and labels of a step, augmented; if processes share the batch, this process's part."""
-        chosen, train = distributed.share(chosen), self.task.train
+        chosen, train = distributed.share(draws.chosen), self.task.train
         whole = len(chosen) == len(train)  # all samples in their order need no copy
         x, y = (train.x, train.y) if whole else (train.x[chosen], train.y[chosen])
-        if moves is not None:
-            x = augment.apply(self.recipe, x, distributed.share(moves))
+        if draws.moves is not None:
+            x = augment.apply(self.training.recipe, x, distributed.share(draws.moves))
         return (x if self.layout is None else x.contiguous(memory_format=self.layout)), y
 
 
@@ -78,22 +95,19 @@ class StackedBatches:
         self.tasks, self._batches = [batches[key].task for key in keys], list(batches.values())
         self._which = torch.tensor([list(batches).index(key) for key in keys], device=device)
         """For each training, the index of its batches."""
-        self.x = torch.stack([one.task.train.x for one in self._batches])
-        self.y = torch.stack([one.task.train.y for one in self._batches])
-        self.recipe, self.per_epoch = trainings[0].recipe, self._batches[0].per_epoch
+        self.x = torch.stack([each.task.train.x for each in self._batches])
+        self.y = torch.stack([each.task.train.y for each in self._batches])
+        self.recipe = trainings[0].recipe
 
-    def draw(self, epoch: int) -> list[Drawn]:
-        """The random tensors of an epoch's steps, (steps, E, …) each, for the one turn. Where there is nothing to draw
-        they are empty tensors, because vmap takes no None."""
+    def draw(self, epoch: int) -> list[Draws]:
+        """The random tensors of an epoch's steps, for the one turn."""
         each = zip(*(batches.draw(epoch)[0] for batches in self._batches), strict=True)
-        stacked = [None if parts[0] is None else torch.stack(parts, 1)[:, self._which] for parts in each]
-        nothing = self._which.new_empty(self.per_epoch, len(self._which), 0)
-        return [[nothing if tensor is None else tensor for tensor in stacked]]
+        return [Draws._make(None if parts[0] is None else torch.stack(parts, 1)[:, self._which] for parts in each)]
 
-    def take(self, chosen: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
+    def take(self, draws: Draws) -> tuple[Tensor, Tensor]:
         """The samples and labels of a step, (E, N, …), augmented."""
         rows = self._which.unsqueeze(1)
-        x, y = self.x[rows, chosen], self.y[rows, chosen]
-        if moves.numel():
-            x = augment.apply(self.recipe, x.flatten(0, 1), moves.flatten(0, 1)).view_as(x)
+        x, y = self.x[rows, draws.chosen], self.y[rows, draws.chosen]
+        if draws.moves is not None:
+            x = augment.apply(self.recipe, x.flatten(0, 1), draws.moves.flatten(0, 1)).view_as(x)
         return x, y

@@ -62,18 +62,18 @@ class Curves:
         """Add a point: the means of the losses since the last one, over steps and processes."""
         tensors = {turn: distributed.mean(sums / self._counts[turn]) for turn, sums in self._sums.items()}
         means = {turn: tensor.view(-1, 2).tolist() for turn, tensor in tensors.items()}
-        self.pause()
+        self.stop_clock()
         self._step_times.append(self._seconds / sum(self._counts.values()))
         self._seconds, self._sums, self._counts = 0.0, {}, {}
         for i in range(len(self.points)):
-            self.note(i, "epoch", epoch + 1)
+            self.add_number(i, "epoch", epoch + 1)
             for turn, pairs in means.items():
                 for name, value in zip(_names(turn), pairs[i], strict=True):
-                    self.note(i, name, value)
+                    self.add_number(i, name, value)
                 if not all(map(math.isfinite, pairs[i])):
                     self.diverged(i, f"the loss was not finite any more in epoch {epoch + 1}")
 
-    def note(self, i: int, name: str, value: float) -> None:
+    def add_number(self, i: int, name: str, value: float) -> None:
         """Add a number of net i to the last point."""
         self.points[i].setdefault(name, []).append(short(value))
 
@@ -90,11 +90,11 @@ class Curves:
         text = ", ".join(f"{words.get(name, name.replace('_', ' '))} {value:.4g}" for name, value in means.items())
         return text if len(self.points) == 1 else f"mean {text}"
 
-    def go(self) -> None:
+    def start_clock(self) -> None:
         """Start the clock, before steps."""
         self._started = time.perf_counter()
 
-    def pause(self) -> None:
+    def stop_clock(self) -> None:
         """Stop the clock, before work that is no step of the training."""
         self._seconds += time.perf_counter() - self._started
         self._started = time.perf_counter()
@@ -106,13 +106,13 @@ class Curves:
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        clock = {"paces": self._step_times, "spent": self._seconds}
+        clock = {"step_times": self._step_times, "seconds": self._seconds}
         return {"points": self.points, "notes": self.notes, "sums": self._sums, "counts": self._counts, **clock}
 
     def load(self, state: dict[str, Any], device: torch.device) -> None:
         """Continue from the state of a checkpoint."""
         self.points, self.notes, self._counts = state["points"], state["notes"], state["counts"]
-        self._step_times, self._seconds = state["paces"], state["spent"]
+        self._step_times, self._seconds = state["step_times"], state["seconds"]
         self._sums = {turn: sums.to(device) for turn, sums in state["sums"].items()}
 
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from racecar_lab.config import Config
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that define the reverse loss."""
-KNOWN = {
-    "scale": ("relative", "ratio", "anchored", "mean", "sum"),
-    "gradient": ("both", "reverse", "weights"),
-    "reduction": ("mean", "sum"),
-}
-"""Argument → its values that ``Racecar`` accepts."""
-DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
-"""The defaults of ``Racecar``, repeated here: ids of results depend on them, and must not change with the library."""
-FIRST_LOSS = {"scale": "relative", "gradient": "both", "reduction": "sum"}
-"""The loss of results from the time before it was a setting."""
 PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
-"""The loss of the paper."""
+"""The paper's loss."""
+DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
+"""The loss of a ``Racecar`` without arguments, repeated here: ids of results depend on it, and must not change with the
+library."""
+FIRST_LOSS = {"scale": "relative", "gradient": "both", "reduction": "sum"}
+"""The loss of records that do not name theirs: they are older than these settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +24,14 @@ class LossConfig(Config):
     """Settings with the reverse loss of RR, lRR and RR1; the defaults are those of ``Racecar``."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, **FIRST_LOSS}
-    scale: str = DEFAULT["scale"]
-    gradient: str = DEFAULT["gradient"]
-    reduction: str = DEFAULT["reduction"]
+    scale: Literal["relative", "ratio", "anchored", "mean", "sum"] = "relative"
+    gradient: Literal["both", "reverse", "weights"] = "reverse"
+    reduction: Literal["mean", "sum"] = "mean"
     weight: float = 0.001
     """λ, the weight of the mean over the constrained layers, or of the sum with reduction "sum"."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, values in KNOWN.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r:.80}")
         self.refuse_negative("weight")
 
     @property

@@ -2,35 +2,132 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from racecar import Racecar
+from racecar.orthogonality import srip
+from racecar_lab.training import distributed
 from racecar_lab.training.recipe import Batch, Turn
-from racecar_lab.training.variants import Regularised
+from racecar_lab.training.spec import Training, networks_of
+
+
+class Regularised(nn.Module):
+    """A network whose call returns its output and its regulariser, before λ. This base class has a regulariser of 0,
+    for variants that add nothing to the loss."""
+
+    network: nn.Module
+    noise = 0
+    """Number of random numbers in a call's argument ``noise``. The caller draws them, so that all engines can pass the
+    same ones."""
+    every = 1
+    """Steps from one with the regulariser to the next."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *inputs: Tensor, noise: Tensor | None = None, on: bool = True) -> tuple[Tensor, Tensor]:
+        output = self.network(*inputs)
+        return output, output.new_zeros(())
+
+    @property
+    def terms(self) -> Mapping[str, Tensor]:
+        """The parts of the last call's regulariser, by layer."""
+        return {}
+
+
+class Reverse(Regularised):
+    """A network with the loss of its reverse pass: RR, lRR and RR1.
+
+    ``weight`` of its ``Racecar`` only says which layers count. λ multiplies the loss outside, because batched nets have
+    a λ each, it may fade from step to step, and curves show the loss before it. With λ in ``weight``, results round
+    differently.
+
+    Args:
+        example: inputs (N, …) of the network, from which the reverse pass is planned.
+        every: the reverse pass is run in every ``every``-th step, with ``every`` times the loss.
+        arguments: of ``Racecar``.
+    """
+
+    network: Racecar
+
+    def __init__(self, network: nn.Module, example: Any, *, every: int = 1, **arguments: Any) -> None:
+        super().__init__(Racecar(network, example, **{"weight": 1.0, **arguments}))
+        self.every = every
+        # Gradients are averaged over processes, each of which sums over its own part of the batch.
+        self.factor = every * (distributed.world() if self.network.scale == "sum" else 1)
+
+    def forward(self, *inputs: Tensor, noise: Tensor | None = None, on: bool = True) -> tuple[Tensor, Tensor]:
+        if not on:
+            output = self.network.model(*inputs)
+            return output, output.new_zeros(())
+        output, loss = self.network(*inputs)
+        return output, loss * self.factor
+
+    @property
+    def terms(self) -> Mapping[str, Tensor]:
+        return self.network.terms
+
+
+class Orthogonal(Regularised):
+    """A network with the orthogonality regulariser SRIP of its weights: Ort and OrtB.
+
+    Args:
+        arguments: of ``srip``.
+    """
+
+    def __init__(self, network: nn.Module, **arguments: Any) -> None:
+        super().__init__(network)
+        self.arguments = arguments
+        self.sizes: list[int] = []
+        """How many random numbers SRIP draws at once, draw by draw."""
+
+        def draw(*shape: int, **like: Any) -> Tensor:
+            self.sizes.append(torch.Size(shape).numel())
+            return torch.ones(shape, **like)
+
+        with torch.no_grad():
+            srip(network, draw=draw, **arguments)
+        self.noise = sum(self.sizes)
+
+    def forward(self, *inputs: Tensor, noise: Tensor | None = None, on: bool = True) -> tuple[Tensor, Tensor]:
+        assert noise is not None
+        parts = iter(noise.split(self.sizes))
+
+        def draw(*shape: int, **like: Any) -> Tensor:
+            return next(parts).reshape(shape).to(**like)
+
+        return self.network(*inputs), srip(self.network, draw=draw, **self.arguments)
 
 
 class Objective(nn.Module):
     """The function that every kind of step calls, compiles, records or batches. Only the trained network is a
-    submodule; the weights of the others are neither optimised nor shared between processes.
+    submodule; the weights of the others are neither optimised nor shared between processes."""
 
-    Args:
-        regularised: the trained network, with its regulariser.
-        networks: all networks of the training, by name.
-    """
-
-    def __init__(self, turn: Turn, regularised: Regularised, networks: Mapping[str, nn.Module]) -> None:
+    def __init__(self, training: Training, turn: Turn) -> None:
         super().__init__()
-        self.turn, self.regularised, self._networks = turn, regularised, dict(networks)
+        self.turn, self._networks = turn, training.networks
+        network, kind = self._networks[turn.network], training.variant.kind
+        if kind == "reverse" and turn.regularised:
+            arguments = {**training.reverse, **turn.reverse, "mode": training.variant.mode}
+            example = _example(training, turn)
+            self.regularised: Regularised = Reverse(network, example, every=training.config.every, **arguments)
+        elif kind == "orthogonality" and turn.regularised:
+            self.regularised = Orthogonal(network, **training.orthogonality)
+        else:
+            self.regularised = Regularised(network)
 
-    @property
-    def prefix(self) -> str:
-        """Prefix of the trained network's parameter names in this module."""
-        return f"regularised.{self.regularised.prefix}"
+    def is_on(self, step: int) -> bool:
+        """True if a step of the training, counted from 0, has the regulariser."""
+        return step % self.regularised.every == 0
 
     def forward(
-        self, x: Tensor, y: Tensor, noise: Tensor | None = None, latent: Tensor | None = None
+        self, x: Tensor, y: Tensor, noise: Tensor | None = None, latent: Tensor | None = None, on: bool = True
     ) -> tuple[Tensor, Tensor]:
         """The task's loss and the regulariser before λ, two scalars. The regulariser is the mean over the network's
         calls.
@@ -39,13 +136,42 @@ class Objective(nn.Module):
             x, y: samples and labels, (N, …).
             noise: random numbers of the regulariser, (``regularised.noise``,).
             latent: random numbers of the loss, (N, …).
+            on: False for a step without the regulariser, which is then 0.
         """
         regularisers: list[Tensor] = []
 
         def call(*inputs: Tensor) -> Tensor:
-            output, regulariser = self.regularised(*inputs, noise=noise)
+            output, regulariser = self.regularised(*inputs, noise=noise, on=on)
             regularisers.append(regulariser)
             return output
 
-        task = self.turn.apply(call, Batch(x, y, latent), self._networks, regularisers)
-        return task, regularisers[0] if len(regularisers) == 1 else torch.stack(regularisers).mean()
+        loss = self.turn.loss(call, Batch(x, y, latent), self._networks)
+        _refuse_no_call(self.turn, len(regularisers))
+        return loss, regularisers[0] if len(regularisers) == 1 else torch.stack(regularisers).mean()
+
+
+def _refuse_no_call(turn: Turn, calls: int) -> None:
+    if not calls:
+        raise ValueError(f"the loss of network {turn.network!r} never calls it: there is nothing to train")
+
+
+def _example(training: Training, turn: Turn) -> tuple[Tensor, ...]:
+    """Inputs of a turn's network, to plan its reverse pass. With turns they are those of the network's first call
+    in the turn's loss, computed on copies of all networks, so that no buffer changes."""
+    train, device = training.task.train, next(training.model.parameters()).device
+    first = slice(min(len(train), max(2, training.config.batch or 64)))
+    x = train.x[first].to(device)
+    if not training.recipe.turns:
+        return (x,)
+    calls: list[tuple[Tensor, ...]] = []
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        networks = networks_of(copy.deepcopy(training.model))
+        latent = torch.randn(len(x), *turn.latent, device=device) if turn.latent else None
+
+        def call(*inputs: Tensor) -> Tensor:
+            calls.append(tuple(tensor.detach() for tensor in inputs))
+            return networks[turn.network](*inputs)
+
+        turn.loss(call, Batch(x, train.y[first].to(device), latent), networks)
+    _refuse_no_call(turn, len(calls))
+    return calls[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,26 +18,23 @@ RISE, FALL = 25.0, 1e4
 
 
 def make_optimiser(
-    parameters: Iterable[Tensor],
-    config: Config,
-    weight_decay: float,
-    fused: bool = False,
-    betas: tuple[float, float] = (0.9, 0.999),
+    groups: Iterable[tuple[Sequence[Tensor], float]], config: Config, betas: tuple[float, float], fused: bool = False
 ) -> torch.optim.Optimizer:
     """The configuration's optimiser: SGD, Adam or AdamW. Weight decay is decoupled in AdamW and part of the gradient in
     the others.
 
     Args:
-        fused: update all parameters in one kernel on a CPU, too; on a GPU it is always so.
+        groups: parameters and their weight decay.
         betas: the two decay rates of Adam.
+        fused: update all parameters in one kernel on a CPU, too; on a GPU it is always so.
     """
-    parameters = list(parameters)
-    cuda = all(parameter.is_cuda for parameter in parameters)
+    options: list[dict[str, Any]] = [{"params": parameters, "weight_decay": decay} for parameters, decay in groups]
+    cuda = options[0]["params"][0].is_cuda
     use_fused = True if fused or cuda else None
     if config.optimiser == "sgd":
-        return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay, fused=use_fused)
+        return torch.optim.SGD(options, config.lr, config.momentum, fused=use_fused)
     adam = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
-    return adam(parameters, config.lr, betas, weight_decay=weight_decay, fused=use_fused, capturable=cuda)
+    return adam(options, config.lr, betas, fused=use_fused, capturable=cuda)
 
 
 class Fused:
@@ -74,25 +71,13 @@ class Fused:
             )  # fmt: skip
 
 
-def learning_rate(
-    config: Config, step: int, total: int, lr: float | None = None, schedule: Schedule | None = None
-) -> float:
-    """The learning rate of a step.
-
-    Args:
-        step: counted from 0.
-        total: number of steps in the training.
-        lr: the peak learning rate; None: the configuration's.
-        schedule: the learning-rate schedule; None: the configuration's.
-    """
-    peak, schedule = config.lr if lr is None else lr, schedule or config.schedule
+def learning_rate(peak: float, schedule: Schedule, step: int, total: int) -> float:
+    """The learning rate at a step, counted from 0, of ``total``. The one-cycle schedule is torch's OneCycleLR with its
+    defaults: up along a cosine, then down along another."""
+    if schedule == "constant":
+        return peak
     if schedule == "cosine":
-        return peak * 0.5 * (1 + math.cos(math.pi * step / total))
-    return _one_cycle(step, total, peak) if schedule == "onecycle" else peak
-
-
-def _one_cycle(step: int, total: int, peak: float) -> float:
-    """The one-cycle schedule, as torch's OneCycleLR with its defaults: up along a cosine, then down along another."""
+        return _cosine(peak, 0.0, step / total)
     start, top = peak / RISE, WARM_UP * total - 1
     if step <= top:
         return _cosine(start, peak, step / top)
@@ -104,15 +89,10 @@ def _cosine(start: float, end: float, progress: float) -> float:
     return end + (start - end) / 2 * (1 + math.cos(math.pi * progress))
 
 
-def set_learning_rate(optimiser: torch.optim.Optimizer, lr: float | Tensor) -> None:
-    """Set the learning rate of all parameters. In a CUDA graph it is a tensor, whose value may change later."""
-    for group in optimiser.param_groups:
+def set_learning_rates(optimiser: torch.optim.Optimizer, lrs: Iterable[float | Tensor]) -> None:
+    """Set the learning rate of each group. In a CUDA graph it is a tensor, whose value may change later."""
+    for group, lr in zip(optimiser.param_groups, lrs, strict=True):
         group["lr"] = lr
-
-
-def fading(step: int, total: int) -> float:
-    """A factor that falls linearly from 1 in the first step towards 0 after the last."""
-    return 1 - step / total
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:

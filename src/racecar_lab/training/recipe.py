@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,19 +52,6 @@ class Turn:
     """True if the variant's regulariser applies to this network."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``Racecar`` for this network; they replace the experiment's."""
-
-    def apply(self, call: Call, batch: Batch, networks: Mapping[str, nn.Module], calls: Sequence[Any]) -> Tensor:
-        """The loss of a batch.
-
-        Args:
-            call: the trained network.
-            networks: all networks by name.
-            calls: a list to which ``call`` appends; if it stays empty, there is nothing to train.
-        """
-        loss = self.loss(call, batch, networks)
-        if not calls:
-            raise ValueError(f"the loss of network {self.network!r} never calls it: there is nothing to train")
-        return loss
 
 
 @dataclass(frozen=True, eq=False)

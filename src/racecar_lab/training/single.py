@@ -11,12 +11,17 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from racecar_lab.training import distributed, rng
-from racecar_lab.training.batches import Batches, Drawn
+from racecar_lab.training.batches import Batches, Draws
 from racecar_lab.training.nets import Nets
+from racecar_lab.training.objective import Objective
 from racecar_lab.training.spec import Training, TrainingOptions
 from racecar_lab.training.steps.cuda_graph import CudaGraph
 from racecar_lab.training.steps.eager import Compiled, Eager
 from racecar_lab.training.steps.recorded import Recorded
+
+
+def _use_graphs(options: TrainingOptions) -> bool:
+    return options.graphs and not options.compile and options.device.startswith("cuda")
 
 
 def kind_of_step(training: Training, options: TrainingOptions) -> type[Eager]:
@@ -30,30 +35,28 @@ def kind_of_step(training: Training, options: TrainingOptions) -> type[Eager]:
     return Recorded if recipe.steady and not changing and not unsupported else Eager
 
 
-def _use_graphs(options: TrainingOptions) -> bool:
-    return options.graphs and not options.compile and options.device.startswith("cuda")
-
-
 class Single(Nets):
     """The networks of one training, on their device."""
 
+    batches: Batches
+
     def __init__(self, training: Training, options: TrainingOptions) -> None:
-        self.trainings, self.model, self.device = [training], training.model, torch.device(options.device)
-        turns, networks, config = training.recipe.all_turns(), training.networks, training.config
-        for turn in turns:
-            if turn.network not in networks:
-                known = ", ".join(filter(None, networks)) or "one, without a name"
+        super().__init__([training], options)
+        self.model, self.networks, config = training.model, training.networks, training.config
+        for turn in self.turns:
+            if turn.network not in self.networks:
+                known = ", ".join(filter(None, self.networks)) or "one, without a name"
                 raise ValueError(f"a turn trains network {turn.network!r}; the networks are: {known}")
         if config.precision == "float16" and _use_graphs(options):
             raise ValueError("--cuda-graphs cannot record float16's scaling of the loss: use --set precision=bfloat16")
-        self.turns = [turn.network for turn in turns]
-        trained = {parameter for name in self.turns for parameter in networks[name].parameters()}
-        for parameter in set(self.model.parameters()) - trained:
-            parameter.requires_grad_(False)
-        objectives = {turn: training.objective(turn) for turn in turns}
         layout = torch.channels_last if training.task.train.x.dim() == 4 else None
-        self.batches = Batches(training, [objectives[turn] for turn in turns], self.device, layout)
-        self.tasks, self.per_epoch = [self.batches.task], self.batches.per_epoch
+        if layout is not None:  # the fastest layout for convolutions, on a CPU, too
+            self.model.to(memory_format=layout)  # type: ignore[call-overload]
+        names = {turn.network for turn in self.turns}
+        self._trained = {name: [p for p in self.networks[name].parameters() if p.requires_grad] for name in names}
+        self._ask_for_gradients(*names)
+        objectives = {turn: Objective(training, turn) for turn in self.turns}
+        self.batches = Batches(training, [objectives[turn] for turn in self.turns], self.device, layout)
         kind = kind_of_step(training, options)
         steps = {turn: kind(objective, training, self.batches, options) for turn, objective in objectives.items()}
         self.distinct_steps = list(steps.values())
@@ -61,44 +64,33 @@ class Single(Nets):
         calls: dict[Any, Callable[..., Tensor]] = dict(steps)
         if _use_graphs(options):
             calls = {turn: CudaGraph(step) for turn, step in steps.items()}
-        self.steps = [calls[turn] for turn in turns]
+        self.steps = [calls[turn] for turn in self.turns]
         self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
-        if layout is not None:  # the fastest layout for convolutions, on a CPU, too
-            self.model.to(memory_format=layout)  # type: ignore[call-overload]
-        self._trained = {name: [p for p in networks[name].parameters() if p.requires_grad] for name in set(self.turns)}
         torch.manual_seed(rng.seed_of("stage", training.seed, training.name))
-
-    def start(self) -> None:
-        super().start()
         if self.device.type == "cuda":
             gc.collect()  # garbage of earlier runs in this process is not this run's memory
             torch.cuda.reset_peak_memory_stats(self.device)
-        for step in self.distinct_steps:
-            step.start()
 
-    def draw(self, epoch: int) -> list[Drawn]:
-        return self.batches.draw(epoch)
+    def _ask_for_gradients(self, *names: str) -> None:
+        """Let autograd compute gradients of these networks alone."""
+        self.model.requires_grad_(False)  # first, because networks may share parameters
+        for name in names:
+            for parameter in self._trained[name]:
+                parameter.requires_grad_(True)
 
-    def train_step(self, turn: int, batch_index: int, drawn: Drawn) -> Tensor:
+    def train_step(self, turn: int, step: int, draws: Draws) -> Tensor:
         if len(self._trained) > 1:
-            self._unfreeze(self.turns[turn])
-        losses = self.steps[turn](batch_index, drawn)
+            self._ask_for_gradients(self.turns[turn].network)
+        losses = self.steps[turn](step, draws)
         if self.average is not None and turn == len(self.turns) - 1:
             self.average.update_parameters(self.model)
         return losses
-
-    def _unfreeze(self, *names: str) -> None:
-        """Ask for gradients of these networks alone, among those that take turns."""
-        for on in (False, True):  # off first, because networks may share parameters
-            for name, parameters in self._trained.items():
-                for parameter in parameters if (name in names) is on else ():
-                    parameter.requires_grad_(on)
 
     def train(self) -> None:
         self.model_of(0).train()
         self.model.eval()
         for name in self._trained:
-            self.trainings[0].networks[name].train()
+            self.networks[name].train()
 
     def model_of(self, i: int) -> nn.Module:
         """The model, or the moving average of its weights if there is one. The losses on the curves are those of the
@@ -116,7 +108,7 @@ class Single(Nets):
         }
 
     def end(self) -> int | None:
-        self._unfreeze(*self._trained)
+        self._ask_for_gradients(*self._trained)
         if self.average is not None:
             self.model.load_state_dict(self.average.module.state_dict())
         self.model.eval()

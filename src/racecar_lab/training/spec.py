@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from racecar_lab.config import Config
 from racecar_lab.task import Task
-from racecar_lab.training.objective import Objective
-from racecar_lab.training.optimiser import fading
-from racecar_lab.training.recipe import Batch, Recipe, Turn
-from racecar_lab.training.variants import VARIANTS, Regularised, Variant, regularise
+from racecar_lab.training import rng
+from racecar_lab.training.optimiser import learning_rate
+from racecar_lab.training.recipe import Recipe, Turn
+from racecar_lab.training.variants import IN_LOSS, VARIANTS, Variant
 
 Report = Callable[[int, int, str], None]
 """(steps done, steps in all, message) → None: shows the progress."""
-IN_LOSS = ("reverse", "orthogonality")
-"""Kinds of variants that add a regulariser to the loss."""
 
 
 @dataclass(frozen=True)
@@ -65,56 +62,37 @@ class Training:
     """Identity of its record."""
 
     @property
-    def regulariser_weight(self) -> float:
-        """The multiplier of the regulariser in the loss; 0 for variants without one."""
-        return self.weight if self.variant.kind in IN_LOSS else 0.0
-
-    def schedule_factor(self, step: int, total: int) -> float:
-        """The multiplier of the regulariser at this step of ``total``, beside ``regulariser_weight``."""
-        factor = self.variant.schedule_factor(step / total)
-        return factor * fading(step, total) if self.recipe.fade else factor
-
-    @property
-    def weight_decay(self) -> float:
-        """Weight decay: the optimiser's plus that of the variant WD."""
-        return self.config.weight_decay + (self.weight if self.variant.kind == "decay" else 0.0)
-
-    @property
     def networks(self) -> dict[str, nn.Module]:
         """The networks of the model by name; the name of a single network is empty."""
         return networks_of(self.model)
 
-    def objective(self, turn: Turn) -> Objective:
-        """The objective of a turn, on the device of the model."""
-        return Objective(turn, self._regularised(turn), self.networks)
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch."""
+        return rng.steps_per_epoch(len(self.task.train), self.config.batch)
 
-    def _regularised(self, turn: Turn) -> Regularised:
-        network = self.networks[turn.network]
-        if not turn.regularised or self.variant.kind not in IN_LOSS:
-            return Regularised(network)
-        example = self._example(turn) if self.variant.kind == "reverse" else ()
-        reverse = {**self.reverse, **turn.reverse}
-        return regularise(network, self.variant, example, reverse, self.orthogonality, self.config.every)
+    @cached_property
+    def steps(self) -> int:
+        """Batches in the whole training."""
+        return self.steps_per_epoch * self.epochs
 
-    def _example(self, turn: Turn) -> tuple[Tensor, ...]:
-        """Inputs of a turn's network, to plan its reverse pass. With turns they are those of the network's first call
-        in the turn's loss, computed on copies of all networks, so that no buffer changes."""
-        train, device = self.task.train, next(self.model.parameters()).device
-        first = slice(min(len(train), max(2, self.config.batch or 64)))
-        x = train.x[first].to(device)
-        if not self.recipe.turns:
-            return (x,)
-        calls: list[tuple[Tensor, ...]] = []
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            networks = networks_of(copy.deepcopy(self.model))
-            latent = torch.randn(len(x), *turn.latent, device=device) if turn.latent else None
+    def regulariser_weight(self, turn: Turn) -> float:
+        """λ of the regulariser in the loss of a turn; 0 if it has none."""
+        return self.weight if turn.regularised and self.variant.kind in IN_LOSS else 0.0
 
-            def call(*inputs: Tensor) -> Tensor:
-                calls.append(tuple(tensor.detach() for tensor in inputs))
-                return networks[turn.network](*inputs)
+    def weight_factor(self, step: int) -> float:
+        """The multiplier of that λ at a step: 1, unless it follows a schedule or fades to 0."""
+        factor = self.variant.schedule_factor(step / self.steps)
+        return factor * (1 - step / self.steps) if self.recipe.fade else factor
 
-            turn.apply(call, Batch(x, train.y[first].to(device), latent), networks, calls)
-        return calls[0]
+    def weight_decay(self, turn: Turn) -> float:
+        """Weight decay of a turn: the optimiser's, plus that of the variant WD if the turn is regularised."""
+        decay = self.weight if turn.regularised and self.variant.kind == "decay" else 0.0
+        return self.config.weight_decay + decay
+
+    def learning_rate(self, turn: Turn, step: int) -> float:
+        """The learning rate of a turn at a step."""
+        return learning_rate(turn.lr or self.config.lr, turn.schedule or self.config.schedule, step, self.steps)
 
 
 def networks_of(model: nn.Module) -> dict[str, nn.Module]:

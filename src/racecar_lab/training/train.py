@@ -15,7 +15,6 @@ from racecar_lab.measures.accuracy import accuracy
 from racecar_lab.training import checkpoint
 from racecar_lab.training.curves import Curves
 from racecar_lab.training.nets import Nets
-from racecar_lab.training.spec import TrainingOptions
 
 
 @dataclass
@@ -34,20 +33,18 @@ class StageOutcome:
 
 
 class Trainer:
-    """Trains networks to the end. Its whole state can be saved to a file and loaded again.
+    """Trains nets to the end. Its whole state can be saved to a file and loaded again.
 
     With each batch, a step is done for every turn of the recipe. A checkpoint may lie between two turns.
     """
 
-    def __init__(self, nets: Nets, options: TrainingOptions | None = None) -> None:
-        self.nets, self.options = nets, options or TrainingOptions()
-        first = nets.trainings[0]
-        self.recipe, self.epochs = first.recipe, first.epochs
-        self.per_epoch = nets.per_epoch * len(nets.turns)
-        self.total, self.step = self.per_epoch * first.epochs, 0
-        batches = nets.per_epoch * first.epochs
-        self.look_every = max(1, batches // self.recipe.looks) if self.recipe.looks else 0
-        self.curves = Curves(first.epochs, len(nets.trainings))
+    def __init__(self, nets: Nets) -> None:
+        self.nets, self.options, self.training = nets, nets.options, nets.trainings[0]
+        self.recipe, self.turns = self.training.recipe, len(nets.turns)
+        self.per_epoch = self.training.steps_per_epoch
+        self.total, self.step = self.training.steps * self.turns, 0
+        self.look_every = max(1, self.training.steps // self.recipe.looks) if self.recipe.looks else 0
+        self.curves = Curves(self.training.epochs, len(nets.trainings))
         self.history: list[list[dict[str, Tensor]]] = []
         """The snapshots of every net, in the order in which they were taken."""
 
@@ -59,27 +56,27 @@ class Trainer:
         """
         if path is not None and path.exists():
             self.load(path)
-        self.nets.start()
+        self.nets.train()
         saved, drawn_epoch, report_due = time.monotonic(), -1, Regularly(TELL)
-        self.curves.go()
+        self.curves.start_clock()
         while self.step < self.total and not all(self.curves.notes):
-            batch_index, turn = divmod(self.step, len(self.nets.turns))
-            epoch, within = divmod(batch_index, self.nets.per_epoch)
+            batch_index, turn = divmod(self.step, self.turns)
+            epoch, within = divmod(batch_index, self.per_epoch)
             if epoch != drawn_epoch:
-                turns, drawn_epoch = self.nets.draw(epoch), epoch
+                draws, drawn_epoch = self.nets.batches.draw(epoch), epoch
             if self.look_every and turn == 0 and batch_index % self.look_every == 0:
                 self._look()
-            drawn = [None if tensor is None else tensor[within] for tensor in turns[turn]]
-            self.curves.add(self.nets.train_step(turn, batch_index, drawn), self.nets.turns[turn])
+            losses = self.nets.train_step(turn, batch_index, draws[turn].at(within))
+            self.curves.add(losses, self.nets.turns[turn].network)
             self.step += 1
-            if self.step % self.per_epoch == 0 and self.curves.due(epoch):
+            if self.step % (self.per_epoch * self.turns) == 0 and self.curves.due(epoch):
                 self._point(epoch)
             at_end = self.step == self.total
             due = self.nets.save_at_end if at_end else time.monotonic() - saved >= self.options.interval
             if path is not None and due:
-                self.curves.pause()
+                self.curves.stop_clock()
                 self.save(path)
-                self.curves.go()
+                self.curves.start_clock()
                 saved = time.monotonic()
             if self.options.report is not None and report_due():  # not only at points: an epoch may be long
                 self.options.report(self.step, self.total, "")
@@ -107,9 +104,9 @@ class Trainer:
         """Add a point to the curves, with the accuracy on validation data; report it, and send it to TensorBoard."""
         self.curves.point(epoch)
         if not all(self.curves.notes):
-            for i, task in enumerate(self.nets.tasks):
+            for i, task in enumerate(self.nets.batches.tasks):
                 if task.valid is not None and task.valid.classes and not self.recipe.turns:
-                    self.curves.note(i, "valid_accuracy", accuracy(self.nets.model_of(i).eval(), task.valid))
+                    self.curves.add_number(i, "valid_accuracy", accuracy(self.nets.model_of(i).eval(), task.valid))
             self.nets.train()
             if self.options.report is not None:
                 self.options.report(self.step, self.total, self.curves.summary())
@@ -119,31 +116,31 @@ class Trainer:
                         self.options.scalars.add_scalar(name, values[-1], epoch + 1)
                 for name, term in self.nets.terms().items():
                     self.options.scalars.add_scalar(f"terms/{name}", float(term), epoch + 1)
-        self.curves.go()
+        self.curves.start_clock()
 
     def _look(self) -> None:
         """Take a snapshot of every net."""
         assert self.recipe.look is not None
-        self.curves.pause()
+        self.curves.stop_clock()
         snapshots = []
         with torch.no_grad():
-            for i, task in enumerate(self.nets.tasks):
+            for i, task in enumerate(self.nets.batches.tasks):
                 tensors = self.recipe.look(self.nets.model_of(i).eval(), task)
                 snapshots.append({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
         self.history.append(snapshots)
         self.nets.train()
-        self.curves.go()
+        self.curves.start_clock()
 
     def save(self, path: Path) -> None:
         """Write the whole state to a file, atomically."""
         if is_rank_zero():
-            own_state = {"step": self.step, "curves": self.curves.state(), "history": self.history}
+            state = {"step": self.step, "curves": self.curves.state(), "history": self.history}
             ids = [training.id for training in self.nets.trainings]
-            checkpoint.write(path, {"ids": ids, **own_state, "nets": self.nets.state()})
+            checkpoint.write(path, {**state, "ids": ids, "nets": self.nets.state()})
 
     def load(self, path: Path) -> None:
         """Continue from a file that ``save`` wrote."""
         with checkpoint.reading(path) as state:
             self.nets.load(state["nets"])
             self.step, self.history = state["step"], state["history"]
-            self.curves.load(state["curves"], torch.device(self.options.device))
+            self.curves.load(state["curves"], self.nets.device)

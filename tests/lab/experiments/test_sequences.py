@@ -17,7 +17,8 @@ from racecar_lab.report.verdicts import CONTRADICTED, SUPPORTED
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.search import trials
-from racecar_lab.training.variants import regularise, variant
+from racecar_lab.training.objective import Orthogonal, Reverse
+from racecar_lab.training.variants import variant
 from tests.lab.experiments.pictures import write_mnist
 from tests.lab.report.records import record, runs
 from tests.lab.running.test_engines import assert_same
@@ -117,7 +118,7 @@ def test_what_is_compared(cell, layers):
     options = {**SEQUENCES.reverse(config), "scale": "mean", "fraction": 1.0}
     terms = {}
     for name in ("RR", "lRR"):
-        module = regularise(model, variant(name, SEQUENCES.joins), x, options, {})
+        module = Reverse(model, x, mode=variant(name, SEQUENCES.joins).mode, **options)
         _, loss = module(x)
         terms[name] = dict(module.terms)
         assert list(terms[name]) == ["enter", *projections]
@@ -128,7 +129,8 @@ def test_what_is_compared(cell, layers):
     d2 = torch.tanh(x @ w.T + b)
     for name, start in (("lRR", d2), ("RR", torch.tanh(d2 @ v.T @ v))):
         torch.testing.assert_close(terms[name]["enter"], (x - (start - b) @ w).square().mean().detach())
-    regularise(model, variant("Ort"), x, {}, SEQUENCES.orthogonality(config))(x)[1].backward()
+    module = Orthogonal(model, **SEQUENCES.orthogonality(config))
+    module(x, noise=torch.randn(module.noise).to(x))[1].backward()
     assert {name for name, one in model.named_parameters() if one.grad is not None} == {"enter.weight", *projections}
 
 

@@ -218,12 +218,12 @@ def test_a_step_never_waits_for_the_device(pictures, tmp_path):
     task = one.data(config, 0, pictures)["A"]
     model = begin(job, job.stages[0], task, Store(tmp_path), "cuda")
     nets = Single(training(job, job.stages[0], task, model), TrainingOptions("cuda"))
-    nets.start()
-    (drawn,) = nets.draw(0)
+    nets.train()
+    (draws,) = nets.batches.draw(0)
     for step in range(5):
         torch.cuda.set_sync_debug_mode("error" if step > 1 else "default")
         try:
-            nets.train_step(0, step, [None if some is None else some[step] for some in drawn])
+            nets.train_step(0, step, draws.at(step))
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

@@ -2,10 +2,11 @@
 
 from racecar.reverse.settings import Settings
 from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
+from racecar_lab.config import choices
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.report.section import section
 from racecar_lab.running.run import Run
-from racecar_lab.training.loss_config import FIRST_LOSS, KNOWN, LOSS, LossConfig
+from racecar_lab.training.loss_config import FIRST_LOSS, LOSS, LossConfig
 from tests.lab.report.records import record
 
 INFORMATION = experiment("information")
@@ -16,7 +17,11 @@ def test_new_runs_have_the_loss_of_the_library():
     assert set(CHOSEN) == EXPERIMENTS.keys() - {"digits", "peaks", "safety", "streams"}
     usual = {"scale": Settings().scale, "gradient": Settings().reach, "reduction": Settings().reduction}
     assert usual.keys() == set(LOSS)
-    assert KNOWN == {"scale": SCALES, "gradient": GRADIENTS, "reduction": REDUCTIONS}
+    assert {name: choices(LossConfig)[name] for name in LOSS} == {
+        "scale": SCALES,
+        "gradient": GRADIENTS,
+        "reduction": REDUCTIONS,
+    }
     for name in CHOSEN:
         config = experiment(name).Config()
         arguments = experiment(name).reverse(config)

@@ -10,11 +10,11 @@ from racecar_lab.training.recipe import Recipe
 STRONG = Recipe(shift=2, zoom=0.25)
 
 
-def test_at_their_own_size_pictures_are_flipped_and_shifted_as_ever():
+def test_without_zoom_a_warp_is_a_move():
     x = torch.randn(6, 3, 7, 9, generator=torch.Generator().manual_seed(0))
     moves = augment.moves(2, (1, 6), 0, "A", 0)[0]
     drawn = torch.cat((moves.float(), torch.ones(6, 1)), 1)
-    assert len({tuple(one) for one in moves.tolist()}) > 3
+    assert len(moves.unique(dim=0)) > 3
     torch.testing.assert_close(augment.warp(x, drawn, 2), augment.move(x, moves, 2), rtol=0, atol=1e-5)
 
 
@@ -29,9 +29,9 @@ def test_twice_as_large():
     assert small[..., :2, :].abs().max() == small[..., 6:].abs().max() == 0
 
 
-def test_what_is_drawn():
+def test_draws():
     drawn = augment.draw(STRONG, (3, 500), 0, "A", 0)
-    assert torch.equal(drawn[..., :3].long(), augment.moves(2, (3, 500), 0, "A", 0)), "moves are those of before"
+    assert torch.equal(drawn[..., :3].long(), augment.moves(2, (3, 500), 0, "A", 0))
     times = drawn[..., 3]
     assert 0.75 <= times.min() < 0.76 < 1.24 < times.max() <= 1.25
     assert torch.equal(drawn, augment.draw(STRONG, (3, 500), 0, "A", 0))
@@ -42,25 +42,23 @@ def test_what_is_drawn():
     assert augment.draw(Recipe(zoom=0.1), (3, 5), 0, "A", 0)[..., 1:3].unique().tolist() == [0]
 
 
-def test_no_size_below_nothing():
+def test_a_zoom_of_nothing_is_refused():
     with pytest.raises(ValueError, match=r"zoom must be in \[0, 1\), not 1.5"):
         Recipe(zoom=1.5)
 
 
-def test_the_eight_ways_a_square_can_lie():
-    """They are the eight that torch's flips and transposition make, and each picture has its own."""
+def test_symmetries_of_a_square():
+    """They are those that torch's flips and transposition make, and each picture has its own."""
     x = torch.arange(2 * 16.0).view(1, 2, 4, 4).expand(8, -1, -1, -1)
     ways = torch.tensor([[down, across, swapped] for down in (0, 1) for across in (0, 1) for swapped in (0, 1)])
-    found = augment.symmetry(x, ways)
-    for one, way, (down, across, swapped) in zip(x, found, ways.tolist(), strict=True):
-        wanted = one.flip([d for d, on in ((1, down), (2, across)) if on])
-        assert torch.equal(way, wanted.transpose(1, 2) if swapped else wanted)
-    assert len({tuple(one.flatten().tolist()) for one in found}) == 8
-    quarters = [torch.rot90(x[0], k, (1, 2)) for k in range(4)]
-    assert all(any(torch.equal(one, way) for way in found) for one in quarters)
+    mapped = augment.symmetry(x, ways)
+    for picture, image, (down, across, swapped) in zip(x, mapped, ways.tolist(), strict=True):
+        wanted = picture.flip([d for d, on in ((1, down), (2, across)) if on])
+        assert torch.equal(image, wanted.transpose(1, 2) if swapped else wanted)
+    assert len(mapped.unique(dim=0)) == 8
     drawn = augment.draw(Recipe(symmetries=True), (3, 500), 0, "A", 0)
     assert len(drawn.flatten(0, 1).unique(dim=0)) == 8
-    assert torch.equal(augment.apply(Recipe(symmetries=True), x, ways), found)
+    assert torch.equal(augment.apply(Recipe(symmetries=True), x, ways), mapped)
     with pytest.raises(ValueError, match="must be square, not 4 × 3"):
         augment.symmetry(x[..., :3], ways)
     with pytest.raises(ValueError, match="symmetries: pictures are turned, or else shifted"):

@@ -19,20 +19,20 @@ def clock(monkeypatch):
     return wait
 
 
-def epoch(some, clock, number, seconds, steps=4):
-    some.go()
+def epoch(training_curves, clock, number, seconds, steps=4):
+    training_curves.start_clock()
     for _ in range(steps):
         clock(seconds)
-        some.add(torch.ones(2))
-    some.point(number)
+        training_curves.add(torch.ones(2))
+    training_curves.point(number)
     clock(1000.0)  # a measurement, which is no step
 
 
-def test_what_happens_once_is_no_part_of_a_step(clock):
-    some = Curves(epochs=3)
+def test_one_time_costs_are_no_part_of_a_step(clock):
+    training_curves = Curves(epochs=3)
     for number, seconds in enumerate((50.0, 0.5, 0.75)):
-        epoch(some, clock, number, seconds)
-    assert some.step_s == 0.75
+        epoch(training_curves, clock, number, seconds)
+    assert training_curves.step_s == 0.75
 
 
 def test_without_a_point_there_is_no_time():
@@ -42,14 +42,14 @@ def test_without_a_point_there_is_no_time():
 def test_the_clock_goes_on_from_a_checkpoint(clock):
     """In the middle of an epoch: steps before the checkpoint count, and the time until it is loaded does not."""
     first = Curves(epochs=1)
-    first.go()
+    first.start_clock()
     clock(3.0)
     first.add(torch.ones(2))
-    first.pause()
+    first.stop_clock()
     clock(1000.0)
     second = Curves(epochs=1)
     second.load(first.state(), torch.device("cpu"))
-    second.go()
+    second.start_clock()
     clock(1.0)
     second.add(torch.ones(2))
     second.point(0)

@@ -6,10 +6,9 @@ from statistics import mean
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.optim.lr_scheduler import OneCycleLR
 
-from racecar_lab.experiment import Split, Task, accuracy
+from racecar_lab.experiment import accuracy
 from racecar_lab.running.results import Store
 from racecar_lab.training import rng
 from racecar_lab.training.optimiser import learning_rate
@@ -27,30 +26,28 @@ SETTINGS = {
 
 def trained(folder, stage="A"):
     """The only result of a stage."""
-    (one,) = [one for one in results(folder).values() if one["stage"] == stage]
-    return one
+    (record,) = [record for record in results(folder).values() if record["stage"] == stage]
+    return record
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 10, 11, 333])
 def test_one_cycle_is_torchs(total):
-    """The schedule is OneCycleLR's with its defaults, step by step; a turn's own learning rate is its peak."""
-    config = TinyConfig(schedule="onecycle", lr=0.3)
-    for own in (None, 0.7):
-        optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], config.lr)
-        cycle = OneCycleLR(optimiser, own or config.lr, total, cycle_momentum=False)
-        for step in range(total):
-            assert learning_rate(config, step, total, own) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
-            optimiser.step()
-            if step < total - 1:
-                cycle.step()
-    assert math.isfinite(learning_rate(config, total + 300, total))  # CUDA graphs reckon ahead
+    """The schedule is OneCycleLR's with its defaults, step by step."""
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.7)
+    cycle = OneCycleLR(optimiser, 0.7, total, cycle_momentum=False)
+    for step in range(total):
+        assert learning_rate(0.7, "onecycle", step, total) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
+        optimiser.step()
+        if step < total - 1:
+            cycle.step()
+    assert math.isfinite(learning_rate(0.7, "onecycle", total + 300, total))  # CUDA graphs compute it ahead
 
 
 @pytest.mark.parametrize(
     "name, setting",
     [
         *((name, "adam") for name in ("Ort", "RR1", "WD")),
-        *((n, one) for n in ("Std", "OrtB", "RR", "lRR") for one in SETTINGS),
+        *((name, setting) for name in ("Std", "OrtB", "RR", "lRR") for setting in SETTINGS),
     ],
 )
 def test_a_stage_is_a_plain_loop(name, setting, tmp_path):
@@ -100,51 +97,31 @@ def test_dropout_ends_with_its_phase(tmp_path):
 
 def test_pretraining_has_a_learning_rate_of_its_own(tmp_path):
     """0 stands for the learning rate of the training that follows."""
-    found = {}
+    weights = []
     for lr in (0.0, TinyConfig().lr, 3 * TinyConfig().lr):
         run(make(["Pre"], finetune=0, epochs=1, pretrain_lr=lr), tmp_path / str(lr))
-        found[lr] = plain(trained(tmp_path / str(lr))["weights"])
-    same, named, other = found.values()
-    assert same == named != other
+        weights.append(plain(trained(tmp_path / str(lr))["weights"]))
+    assert weights[0] == weights[1] != weights[2]
 
 
 @pytest.mark.parametrize("name", ["Pre", "RR", "Drop"])
 def test_the_seed_decides(name, tmp_path):
-    for folder in ("one", "two"):
-        torch.rand(7)  # whatever happened before
+    for folder in ("first", "again"):
+        torch.rand(7)  # the global random state is another one
         run(make([name], seeds=[0, 1], norm=name == "RR"), tmp_path / folder)
-    one, two = results(tmp_path / "one"), results(tmp_path / "two")
-    assert plain(one) == plain(two)
-    assert len(one) == 6
+    records = results(tmp_path / "first")
+    assert plain(records) == plain(results(tmp_path / "again"))
+    assert len(records) == 6
     for stage in ("A", "AA", "AB"):
-        first, second = [r["weights"] for r in one.values() if r["stage"] == stage]
+        first, second = [r["weights"] for r in records.values() if r["stage"] == stage]
         assert all(not torch.equal(first[key], second[key]) for key in first if key.endswith("weight"))
 
 
-def test_variants_start_alike_and_see_the_same_batches(tmp_path):
-    class Recorder(Tiny):
-        """Labels are the numbers of the samples."""
-
-        def data(self, config, seed, folder):
-            tasks = super().data(config, seed, folder)
-            return {n: Task(Split(t.train.x, torch.arange(len(t.train))), t.test) for n, t in tasks.items()}
-
-        def loss(self, output, y):
-            seen.append(y.tolist())
-            return F.cross_entropy(output, y % 3)
-
-    batches, starts = [], []
-    for name in ("Std", "Ort", "RR", "lRR", "RR1", "WD"):
-        seen: list[list[int]] = []
-        run(make([name], experiment=Recorder()), tmp_path)
-        batches.append(seen)
-        (one,) = [r for r in results(tmp_path).values() if r["variant"] == name and r["stage"] == "A"]
-        starts.append(one["arrays"]["looks"][0])
-    assert all(one == batches[0] for one in batches)
-    assert all(torch.equal(one, starts[0]) for one in starts)
-    epochs = [[*a, *b, *c] for a, b, c in (batches[0][i : i + 3] for i in range(0, 15, 3))]
-    assert all(len(set(epoch)) == 24 for epoch in epochs)  # nothing twice; a rest of 2
-    assert len(set(map(tuple, epochs))) == 5  # another order in every epoch of every stage
+def test_every_epoch_has_an_order_of_its_own():
+    """No sample comes twice in it, and those that do not fill a batch are left out."""
+    epochs = [tuple(rng.order(26, 8, 0, "A", epoch).flatten().tolist()) for epoch in range(5)]
+    assert all(len(set(epoch)) == 24 for epoch in epochs)
+    assert len(set(epochs)) == 5
 
 
 def test_looks_go_from_the_first_weights_to_the_last(tmp_path):
@@ -249,7 +226,7 @@ def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
 
 def test_the_record_says_how_it_was_made(tmp_path):
     run(make(["RR"], seeds=[3]), tmp_path)
-    records = {one.stage: one.record for one in Store(tmp_path).runs()}
+    records = {run.stage: run.record for run in Store(tmp_path).runs()}
     a, aa = records["A"], records["AA"]
     assert a["parent"] is None
     assert aa["parent"] == a["id"]

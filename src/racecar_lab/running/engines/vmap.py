@@ -110,12 +110,14 @@ class _Group:
 
         options = replace(self.options, report=report)
         nets = Vmapped(list(trainings.values()), options)
-        outcomes = Trainer(nets, options).run(checkpoint)
+        outcomes = Trainer(nets).run(checkpoint)
 
         def trained(i: int) -> Trained:
             job, model, history = members[i], nets.model_of(i), outcomes[i].history
             tasks = self._tasks(job)
-            return as_trained(job, stage, model, history, task=nets.tasks[i], tasks=tasks, device=options.device)
+            return as_trained(
+                job, stage, model, history, task=nets.batches.tasks[i], tasks=tasks, device=options.device
+            )
 
         missing = [i for i, job in enumerate(members) if not self.store.has(job.ids[stage.name])]
         alive = [i for i in missing if not outcomes[i].note]

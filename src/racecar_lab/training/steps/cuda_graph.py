@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from racecar_lab.training.batches import Drawn
+from racecar_lab.training.batches import Draws
 
 BLOCK = 256
 """Number of steps whose hyperparameters are copied to the device together."""
@@ -49,7 +49,7 @@ class Captured:
     """A step that is replayed as a CUDA graph: its calls differ only in the values of its tensors.
 
     Args:
-        step: from tensors to a tensor; it may change other tensors in place, but never waits for the device.
+        step: from a kind and tensors to a tensor; it may change other tensors in place, but never waits for the device.
     """
 
     def __init__(self, step: Callable[..., Tensor]) -> None:
@@ -72,9 +72,9 @@ class Captured:
                 static.copy_(tensor)
         self._calls[kind] += 1
         if self._calls[kind] <= WARM_UPS:
-            return warm_up_on_side_stream(lambda: self.step(*self._inputs))
+            return warm_up_on_side_stream(lambda: self.step(kind, *self._inputs))
         if kind not in self._replays:
-            self._replays[kind] = capture(lambda: self.step(*self._inputs))
+            self._replays[kind] = capture(lambda: self.step(kind, *self._inputs))
         replay, result = self._replays[kind]
         replay()
         return result.clone()  # the next replay overwrites it
@@ -85,16 +85,17 @@ class CudaGraph:
     once.
 
     Args:
-        step: has ``device``, ``begin``, ``hyperparameters`` and ``run``, as ``Eager`` does.
+        step: has ``device``, ``objective``, ``hyperparameters`` and ``run``, as ``Eager`` does.
     """
 
     def __init__(self, step: Any) -> None:
-        self.step, self._captured = step, Captured(lambda *tensors: step.run(tensors[:-1], tensors[-1]))
+        self.step = step
+        self._captured = Captured(lambda on, *tensors: step.run(on, Draws(*tensors[:-1]), tensors[-1]))
         self._block, self._first = torch.empty(0), 0
 
-    def __call__(self, batch_index: int, drawn: Drawn) -> Tensor:
-        row = batch_index - self._first
+    def __call__(self, step: int, draws: Draws) -> Tensor:
+        row = step - self._first
         if not 0 <= row < len(self._block):
-            rows = [self.step.hyperparameters(i) for i in range(batch_index, batch_index + BLOCK)]
-            self._block, self._first, row = torch.tensor(rows, device=self.step.device), batch_index, 0
-        return self._captured(self.step.begin(batch_index), *drawn, self._block[row])
+            rows = [self.step.hyperparameters(i) for i in range(step, step + BLOCK)]
+            self._block, self._first, row = torch.tensor(rows, device=self.step.device), step, 0
+        return self._captured(self.step.objective.is_on(step), *draws, self._block[row])

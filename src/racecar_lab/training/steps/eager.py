@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from racecar_lab.training import distributed
-from racecar_lab.training.batches import Batches, Drawn
+from racecar_lab.training.batches import Batches, Draws
 from racecar_lab.training.objective import Objective
-from racecar_lab.training.optimiser import learning_rate, load_optimiser, make_optimiser, set_learning_rate
+from racecar_lab.training.optimiser import load_optimiser, make_optimiser, set_learning_rates
 from racecar_lab.training.spec import Training, TrainingOptions
 
 
@@ -26,61 +26,55 @@ class Eager:
     """True if the optimiser updates all parameters in one kernel on a CPU, too."""
 
     def __init__(self, objective: Objective, training: Training, batches: Batches, options: TrainingOptions) -> None:
-        self.objective, self.batches, self.options = objective, batches, options
-        self.config, self.turn = training.config, objective.turn
-        self.schedule_factor, self.total = training.schedule_factor, batches.per_epoch * training.epochs
-        self.regulariser_weight, weight_decay = 0.0, self.config.weight_decay
-        if self.turn.regularised:
-            self.regulariser_weight, weight_decay = training.regulariser_weight, training.weight_decay
-        self.parameters = list(objective.regularised.model.parameters())
-        self.optimiser = make_optimiser(self.parameters, self.config, weight_decay, self.fused, self.turn.betas)
-        self.device = batches.device
+        self.objective, self.training, self.batches = objective, training, batches
+        self.config, self.turn, self.device = training.config, objective.turn, batches.device
+        self.regulariser_weight = training.regulariser_weight(self.turn)
+        self.parameters = list(objective.parameters())
+        group = self.parameters, training.weight_decay(self.turn)
+        self.optimiser = make_optimiser([group], self.config, self.turn.betas, self.fused)
         float16 = self.config.precision == "float16" and self.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=float16)
-        self.call: nn.Module = objective
+        self.call = distributed.wrap(objective)
 
-    def start(self) -> None:
-        """Prepare for the first step, after the weights are loaded."""
-        self.call = distributed.wrap(self.objective)
-
-    def __call__(self, batch_index: int, drawn: Drawn) -> Tensor:
+    def __call__(self, step: int, draws: Draws) -> Tensor:
         """Do the step on a batch, counted from the start of the training. Returns the task's loss and the regulariser,
         (2,)."""
-        self.begin(batch_index)
-        return self.run(drawn, self.hyperparameters(batch_index))
+        return self.run(self.objective.is_on(step), draws, self.hyperparameters(step))
 
-    def begin(self, batch_index: int) -> bool:
-        """Prepare for a step. Returns whether the regulariser is on in it."""
-        return self.objective.regularised.begin(batch_index)
-
-    def hyperparameters(self, batch_index: int) -> list[float]:
+    def hyperparameters(self, step: int) -> list[float]:
         """The numbers that change from step to step: the learning rate, and the weight of the regulariser."""
-        lr = learning_rate(self.config, batch_index, self.total, self.turn.lr, self.turn.schedule)
-        return [lr, self.regulariser_weight * self.schedule_factor(batch_index, self.total)]
+        weight = self.regulariser_weight * self.training.weight_factor(step)
+        return [self.training.learning_rate(self.turn, step), weight]
 
-    def run(self, drawn: Drawn, hyperparameters: Any) -> Tensor:
-        """Do a step, given its random tensors and its hyperparameters (a list or a tensor); the losses, (2,)."""
-        chosen, noise, moves, latent = drawn
-        set_learning_rate(self.optimiser, hyperparameters[0])
-        x, y = self.batches.take(chosen, moves)
-        latent = None if latent is None else distributed.share(latent)
-        losses = self.backward(x, y, noise, latent, hyperparameters[1])
+    def run(self, on: bool, draws: Draws, hyperparameters: Any) -> Tensor:
+        """Do a step, given its random tensors and its hyperparameters (a list or a tensor); the losses, (2,).
+
+        Args:
+            on: whether the step has the regulariser.
+        """
+        set_learning_rates(self.optimiser, hyperparameters[:1])
+        x, y = self.batches.take(draws)
+        latent = None if draws.latent is None else distributed.share(draws.latent)
+        losses = self.backward((x, y, draws.noise, latent, on), hyperparameters[1])
         self.update_weights()
         return losses
 
-    def backward(self, x: Tensor, y: Tensor, noise: Tensor | None, latent: Tensor | None, weight: Any) -> Tensor:
+    def backward(self, batch: tuple[Any, ...], weight: Any) -> Tensor:
         """Compute the gradients of the parameters; returns the task's loss and the regulariser, (2,).
 
         Args:
-            x, y, noise, latent: arguments of ``Objective``.
+            batch: arguments of ``Objective``.
             weight: the multiplier of the regulariser, a number or a tensor.
         """
         with self._precision():
-            task, regulariser = self.call(x, y, noise, latent)
-        total = task if self.regulariser_weight == 0 else task + weight * regulariser
+            task, regulariser = self.call(*batch)
         self.optimiser.zero_grad(set_to_none=True)
-        self.scaler.scale(total).backward()
+        self.scaler.scale(self.total(task, regulariser, weight)).backward()
         return torch.stack((task.detach().float(), regulariser.detach().float()))
+
+    def total(self, task: Tensor, regulariser: Tensor, weight: Any) -> Tensor:
+        """The minimised loss."""
+        return task if self.regulariser_weight == 0 else task + weight * regulariser
 
     def update_weights(self) -> None:
         """Take a step of the optimiser, with gradients clipped as configured."""
@@ -109,12 +103,13 @@ class Compiled(Eager):
     """A step with its losses compiled by torch.compile, which takes minutes at first and pays for large nets. With
     ``options.graphs`` torch also makes CUDA graphs of it."""
 
-    def start(self) -> None:
-        self._graphs = self.options.graphs and self.device.type == "cuda"
+    def __init__(self, objective: Objective, training: Training, batches: Batches, options: TrainingOptions) -> None:
+        super().__init__(objective, training, batches, options)
+        self._graphs = options.graphs and self.device.type == "cuda"
         mode = "reduce-overhead" if self._graphs else None
-        self.call = torch.compile(distributed.wrap(self.objective), mode=mode)  # type: ignore[assignment]
+        self.call = torch.compile(self.call, mode=mode)  # type: ignore[assignment]
 
-    def backward(self, *args: Any) -> Tensor:
+    def backward(self, batch: tuple[Any, ...], weight: Any) -> Tensor:
         if self._graphs:  # tells torch that the tensors of the step before may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
-        return super().backward(*args)
+        return super().backward(batch, weight)

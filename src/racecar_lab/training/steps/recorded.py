@@ -47,19 +47,18 @@ class Recorded(Eager):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._names = [*dict(self.objective.named_parameters()), *dict(self.objective.named_buffers())]
-        self._tensors = [*self.objective.parameters(), *self.objective.buffers()]
+        named = [*self.objective.named_parameters(), *self.objective.named_buffers()]
+        self._names, self._tensors = [name for name, _ in named], [tensor for _, tensor in named]
         self._recorded: Callable[..., Any] | None = None
-        if self.config.optimiser != "sgd":
-            self._fused = Fused(self.optimiser)
+        self._fused = None if self.config.optimiser == "sgd" else Fused(self.optimiser)
 
-    def backward(self, x: Tensor, y: Tensor, noise: Tensor | None, latent: Tensor | None, weight: Any) -> Tensor:
+    def backward(self, batch: tuple[Any, ...], weight: Any) -> Tensor:
         if self._recorded is None:
             parameters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
             buffers = [buffer.clone() for buffer in self.objective.buffers()]  # clones, because recording changes them
-            self._recorded = record(self._losses_and_gradients, *parameters, *buffers, x, y, noise, latent)
+            self._recorded = record(self._losses_and_gradients, *parameters, *buffers, *batch)
         with torch.no_grad():
-            losses, *gradients = self._recorded(*self._tensors, x, y, noise, latent)
+            losses, *gradients = self._recorded(*self._tensors, *batch)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses
@@ -72,12 +71,12 @@ class Recorded(Eager):
         """
         tensors, batch = args[: len(self._names)], args[len(self._names) :]
         task, regulariser = functional_call(self.objective, dict(zip(self._names, tensors, strict=True)), batch)
-        total = task if self.regulariser_weight == 0 else task + self.regulariser_weight * regulariser
+        total = self.total(task, regulariser, self.regulariser_weight)
         gradients = torch.autograd.grad(total, tensors[: len(self.parameters)], allow_unused=True)
         return torch.stack((task.detach().float(), regulariser.detach().float())), *gradients
 
     def update_weights(self) -> None:
-        if self.config.optimiser == "sgd":
+        if self._fused is None:
             super().update_weights()
             return
         if self.config.clip:

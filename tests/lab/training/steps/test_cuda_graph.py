@@ -13,7 +13,7 @@ from racecar_lab.running.starting import begin, training
 from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single
 from racecar_lab.training.spec import Training, TrainingOptions
-from racecar_lab.training.steps import cuda_graph
+from racecar_lab.training.steps import cuda_graph, vmapped
 from racecar_lab.training.steps.cuda_graph import WARM_UPS, Captured, CudaGraph
 from racecar_lab.training.train import Trainer
 from racecar_lab.training.variants import variant
@@ -40,8 +40,8 @@ def replayed(monkeypatch):
         result = torch.zeros(())
 
         def replay():
-            found = step()
-            result.resize_as_(found).copy_(found)
+            again = step()
+            result.resize_as_(again).copy_(again)
 
         return replay, result
 
@@ -52,50 +52,50 @@ def replayed(monkeypatch):
 
 def trainer(name, config, fade=False, graphed=False):
     torch.manual_seed(0)
-    tiny, options = Tiny(), TrainingOptions()
+    tiny = Tiny()
     task = tiny.data(config, 0, None)["A"]
-    one = Training(
+    of_tiny = Training(
         tiny.network(config), task, config, Recipe(fade=fade), epochs=config.epochs,
         variant=variant(name), weight=0.1, reverse={"scale": "relative"},
     )  # fmt: skip
-    nets = Single(one, options)
+    nets = Single(of_tiny, TrainingOptions())
     if graphed:
         nets.steps = [CudaGraph(step) for step in nets.steps]
-    return Trainer(nets, options)
+    return Trainer(nets)
 
 
 @pytest.mark.parametrize("setting, name, fade", pairwise([*SETTINGS], ["Std", "Ort", "RR"], [False, True]))
 def test_the_same_training(name, setting, fade, replayed):
     config = TinyConfig(**{"epochs": 12, "batch": 20, **SETTINGS[setting]})
-    plain, other = trainer(name, config, fade), trainer(name, config, fade, graphed=True)
-    (wanted,), (found,) = plain.run(), other.run()
+    plain, graphed = trainer(name, config, fade), trainer(name, config, fade, graphed=True)
+    (wanted,), (outcome,) = plain.run(), graphed.run()
     kinds = 2 if name == "RR" and config.every == 2 else 1
     assert len(replayed) == kinds, "recorded once for each kind of step"
     assert plain.total > (1 + WARM_UPS) * kinds
-    for name_, curve in wanted.curves.items():
-        assert found.curves[name_] == pytest.approx(curve, rel=1e-4), name_
-    torch.testing.assert_close(weights(other), weights(plain), rtol=1e-4, atol=1e-6)
+    for curve, values in wanted.curves.items():
+        assert outcome.curves[curve] == pytest.approx(values, rel=1e-4), curve
+    torch.testing.assert_close(weights(graphed), weights(plain), rtol=1e-4, atol=1e-6)
 
 
 def weights(trainer):
     return dict(trainer.nets.model.state_dict())
 
 
-def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
+def test_a_graph_is_released_after_the_last_step(replayed, monkeypatch):
     """At once, and not when garbage is collected: a graph holds the memory of a whole step."""
     monkeypatch.setattr(cuda_graph, "capture", lambda step: (lambda: None, step()))
-    one = trainer("RR", TinyConfig(epochs=6, batch=20), graphed=True)
-    gone = weakref.ref(one.nets.steps[0]._captured)
+    graphed = trainer("RR", TinyConfig(epochs=6, batch=20), graphed=True)
+    captured = weakref.ref(graphed.nets.steps[0]._captured)
     gc.disable()
     try:
-        one.run()
-        assert gone() is None
+        graphed.run()
+        assert captured() is None
     finally:
         gc.enable()
 
 
 @pytest.mark.parametrize("block", [256, 4])
-def test_it_goes_on_from_a_checkpoint(block, replayed, tmp_path, monkeypatch):
+def test_resumed(block, replayed, tmp_path, monkeypatch):
     """A checkpoint of one training is loaded by another, wherever a block of hyperparameters ends."""
     monkeypatch.setattr(cuda_graph, "BLOCK", block)
     config, path = TinyConfig(epochs=6, batch=20, schedule="cosine"), tmp_path / "checkpoint"
@@ -118,21 +118,21 @@ def test_networks_that_take_turns(replayed, tmp_path):
     """Each network's step has a graph of its own."""
     (job,) = toy.jobs(["RR"], epochs=4, norm=True)
     stage, task = job.stages[0], job.experiment.data(job.config, 0, None)["A"]
-    found = []
+    weights = []
     for graphed in (False, True):
         nets = Single(training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu")), TrainingOptions())
         if graphed:
             nets.steps = [CudaGraph(step) for step in nets.steps]
         Trainer(nets).run()
-        found.append(dict(nets.model.state_dict()))
+        weights.append(dict(nets.model.state_dict()))
     assert len(replayed) == 2
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
 
 
 def test_results_are_not_overwritten(replayed):
-    step = Captured(lambda x, nothing: torch.stack((x.sum(), x.prod())))
-    seen = [step(i % 2, torch.tensor([1.0, i]), None) for i in range(12)]
-    assert [one.tolist() for one in seen] == [[1.0 + i, float(i)] for i in range(12)]
+    step = Captured(lambda kind, x, nothing: torch.stack((x.sum(), x.prod() + kind)))
+    results = [step(i % 2, torch.tensor([1.0, i]), None) for i in range(12)]
+    assert [result.tolist() for result in results] == [[1.0 + i, float(i + i % 2)] for i in range(12)]
     assert len(replayed) == 2
 
 
@@ -150,25 +150,20 @@ def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
         def __init__(self, trainings, options):
             super().__init__(trainings, replace(options, graphs=True))
 
-    class Plain(vmap.Vmapped):
-        def __init__(self, *given):
-            super().__init__(*given)
-            self._recorded = None
-
-    given = {"epochs": 12, "batch": 20, "finetune": 0, **BATCHED[setting]}
+    config = {"epochs": 12, "batch": 20, "finetune": 0, **BATCHED[setting]}
     names = ["Std", "RR"] if setting == "adam" else ["RR"]
-    jobs = make(names, [0, 1], weights={"RR": (0.1, 0.5)}, **given)
-    jobs += make(["RR"], [0], **{**given, "lr": 3e-3})
+    jobs = make(names, [0, 1], weights={"RR": (0.1, 0.5)}, **config)
+    jobs += make(["RR"], [0], **{**config, "lr": 3e-3})
     with monkeypatch.context() as patch:  # test_engines has the recorded steps, which take their time to record
-        patch.setattr(vmap, "Vmapped", Plain)
+        patch.setattr(vmapped, "RECORDED", 10**9)
         assert run(jobs, tmp_path / "plain", "vmap") == []
     monkeypatch.setattr(vmap, "Vmapped", Replayed)
     assert run(jobs, tmp_path / "replayed", "vmap") == []
-    assert len(replayed) == (2 if "every" in given else len(names)), "once for each batch and kind of step"
-    wanted, found = (results(tmp_path / name) for name in ("plain", "replayed"))
-    assert len(found) == 3 + 2 * len(names)
-    for id, one in wanted.items():
-        torch.testing.assert_close(found[id]["weights"], one["weights"], rtol=1e-3, atol=1e-5)
+    assert len(replayed) == (2 if "every" in config else len(names)), "once for each batch and kind of step"
+    plain, graphed = (results(tmp_path / name) for name in ("plain", "replayed"))
+    assert len(graphed) == 3 + 2 * len(names)
+    for id, record in plain.items():
+        torch.testing.assert_close(graphed[id]["weights"], record["weights"], rtol=1e-3, atol=1e-5)
 
 
 def check_replayed(jobs, folder, engine):
@@ -177,17 +172,16 @@ def check_replayed(jobs, folder, engine):
         assert run(jobs, folder / str(graphs), engine, device="cuda", graphs=graphs) == []
     plain, replayed = (results(folder / str(graphs)) for graphs in (False, True))
     assert plain.keys() == replayed.keys()
-    for name, one in plain.items():
+    for id, record in plain.items():
         for curve in ("train_loss", "regulariser"):
-            assert replayed[name]["curves"][curve] == pytest.approx(one["curves"][curve], rel=1e-2, abs=1e-4)
+            assert replayed[id]["curves"][curve] == pytest.approx(record["curves"][curve], rel=1e-2, abs=1e-4)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("setting", BATCHED)
 def test_many_nets_on_a_gpu(setting, tmp_path):
-    given = {"epochs": 12, "batch": 20, "finetune": 8, **BATCHED[setting]}
-    jobs = make(["Std", "Ort", "RR", "lRR"], [0, 1], **given)
+    jobs = make(["Std", "Ort", "RR", "lRR"], [0, 1], **{"epochs": 12, "batch": 20, "finetune": 8, **BATCHED[setting]})
     check_replayed(jobs, tmp_path, "vmap")
 
 
@@ -196,8 +190,8 @@ def test_many_nets_on_a_gpu(setting, tmp_path):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_on_a_gpu(setting, tmp_path):
     """All variants, with CUDA graphs and without."""
-    given = {"epochs": 12, "batch": 20, "finetune": 8, **SETTINGS[setting]}
-    jobs = make(["Std", "Ort", "Pre", "RR", "lRR"], [0], **given)
+    config = {"epochs": 12, "batch": 20, "finetune": 8, **SETTINGS[setting]}
+    jobs = make(["Std", "Ort", "Pre", "RR", "lRR"], [0], **config)
     check_replayed(jobs, tmp_path, "here")
 
 
@@ -212,10 +206,10 @@ def test_the_memory_of_a_run_is_its_own(graphs, tmp_path):
     finally:
         gc.enable()
     peaks = {}
-    for one in Store(tmp_path).runs():
-        peaks.setdefault(one.stage, []).append(one.record["cost"]["peak_memory"])
-    for stage, some in peaks.items():
-        assert max(some) == pytest.approx(min(some), rel=0.02), stage
+    for run_ in Store(tmp_path).runs():
+        peaks.setdefault(run_.stage, []).append(run_.record["cost"]["peak_memory"])
+    for stage, values in peaks.items():
+        assert max(values) == pytest.approx(min(values), rel=0.02), stage
 
 
 @pytest.mark.gpu
