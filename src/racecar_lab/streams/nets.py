@@ -124,6 +124,7 @@ class StreamNet(nn.Module):
         self.head = nn.Linear(features, classes)
         self.layers = (*(f"blocks.{i}.op" for i in range(len(ops))), "head")
         """Names of the weighted operations, from input to output."""
+        self._slots = {name: i for i, (name, _) in enumerate(self.named_parameters())}
 
     def forward(self, x: Tensor, watched: Watched | None = None) -> Tensor:
         for block in self.blocks:
@@ -141,13 +142,14 @@ class StreamNet(nn.Module):
             watched.inputs.append(x)
         return self.head(x)
 
-    def fresh(self, name: str, key: Tensor, number: Tensor | int, shape: Sequence[int] | None = None) -> Tensor:
+    def fresh(self, key: Tensor, number: Tensor | int, name: str, shape: Sequence[int] | None = None) -> Tensor:
         """A random initial value for a parameter, as PyTorch initialises it: uniform within ±1/√fan_in; 1 and 0 for the
         scale and shift of a norm.
 
         Args:
+            key: the net's random key.
+            number: the number of the first parameter's draw; each parameter has its own.
             name: the parameter's name.
-            key, number: the net's random key, and the number of the draw.
             shape: the shape of the result, such as a single row of the weight; None: the parameter's shape.
         """
         parameter = self.get_parameter(name)
@@ -156,7 +158,7 @@ class StreamNet(nn.Module):
         if layer not in self.layers:
             return torch.full(tuple(shape), float(kind == "weight"), dtype=parameter.dtype, device=key.device)
         fan_in = self.get_parameter(f"{layer}.weight")[0].numel()
-        return uniform(key, number, shape, parameter.dtype) / math.sqrt(fan_in)
+        return uniform(key, number + self._slots[name], shape, parameter.dtype) / math.sqrt(fan_in)
 
     def is_norm(self, name: str) -> bool:
         """Whether a parameter is the scale or the shift of a norm."""

@@ -1,8 +1,7 @@
 """Penalties on the parameters of one net, each as in the paper that proposed it, before multiplication by the weight.
 
-A penalty may have a state, tensors that it keeps from step to step: ``initial_state`` computes it from the initial
-parameters, ``advance`` updates it before each evaluation of the penalty. Activations are constants to a penalty: no
-gradient flows through them.
+A penalty may have a state, tensors that it keeps from step to step; by default it is empty. Activations are constants
+to a penalty: no gradient flows through them.
 """
 
 from __future__ import annotations
@@ -28,26 +27,16 @@ TINY = 1e-12
 """Lower bound of denominators."""
 
 
-def no_state(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
-    """The empty state of a penalty that keeps nothing from step to step."""
-    return {}
-
-
-def same_state(net: StreamNet, parameters: Tensors, state: Tensors) -> Tensors:
-    """The state as it is, for penalties whose state never changes."""
-    return state
-
-
 @dataclass(frozen=True)
 class Penalty:
     """A penalty that is minimised together with the task's loss, as functions of one net."""
 
     value: Callable[[StreamNet, Tensors, Tensors, Sequence[Tensor]], Tensor]
     """``value(net, parameters, state, inputs)``: the penalty, shape (); ``inputs`` has every layer's input."""
-    initial_state: Callable[[StreamNet, Tensors, Tensor, Tensor], Tensors] = no_state
+    initial_state: Callable[[StreamNet, Tensors, Tensor, Tensor], Tensors] = lambda *_: {}
     """``initial_state(net, parameters, key, number)``: the state before the first step; ``key`` is the net's random key
     and ``number`` that of the first random draw."""
-    advance: Callable[[StreamNet, Tensors, Tensors], Tensors] = same_state
+    advance: Callable[[StreamNet, Tensors, Tensors], Tensors] = lambda net, parameters, state: state
     """``advance(net, parameters, state)``: the state with which the penalty is evaluated next."""
 
 

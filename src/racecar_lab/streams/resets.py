@@ -1,6 +1,8 @@
-"""Reinitialising units: what ReDo and continual backprop have in common, and ReDo itself (Sokar et al. 2023)."""
+"""Replacing units by new ones: what ReDo and continual backprop have in common, and the units that ReDo replaces."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -31,36 +33,40 @@ def outgoing(net: StreamNet, block: int, parameters: Tensors, width: int) -> Ten
 
 
 def renew(
-    net: StreamNet, block: int, selected: Tensor, fresh: Tensor, parameters: Tensors, moments: Moments
+    net: StreamNet,
+    parameters: Tensors,
+    moments: Moments,
+    replaced: Sequence[Tensor],
+    fresh: Callable[[str], Tensor],
 ) -> tuple[Tensors, Moments]:
-    """Reinitialise units of a block: fresh incoming weights, bias 0, outgoing weights 0, the optimiser's moments 0.
+    """Parameters and moments with units replaced: fresh incoming weights, bias 0, outgoing weights 0, the optimiser's
+    moments 0.
 
     Args:
-        selected: which of the block's units, (C,), bool.
-        fresh: the new incoming weights, (C, …) or (1, …).
+        replaced: which units of every block, each (C,), bool.
+        fresh: from the name of a weight to new values, (C, …), or (1, …) for all units of a block.
     """
-    op, after, norm = net.layers[block], net.layers[block + 1], f"blocks.{block}.norm"
-    weight = parameters[f"{op}.weight"]
-    rows = selected.reshape(-1, *(1,) * (weight.dim() - 1))
-    new: dict[str, tuple[Tensor, Tensor | float]] = {
-        f"{op}.weight": (rows, fresh),
-        f"{op}.bias": (selected, 0.0),
-        f"{norm}.weight": (selected, 1.0),
-        f"{norm}.bias": (selected, 0.0),
-    }
-    grouped = outgoing(net, block, parameters, len(selected))
-    columns = selected.reshape(1, -1, 1).expand(grouped.shape).reshape(parameters[f"{after}.weight"].shape)
-    new[f"{after}.weight"] = (columns, 0.0)
     parameters = dict(parameters)
-    moments = {kind: dict(each) for kind, each in moments.items()}
-    for name, (mask, value) in new.items():
-        if name not in parameters:
-            continue
-        old = parameters[name]
-        parameters[name] = torch.where(mask, value, old) if isinstance(value, Tensor) else old.masked_fill(mask, value)
-        for each in moments.values():
-            if each[name].shape == old.shape:  # a count of steps may be that of the whole parameter
-                each[name] = each[name].masked_fill(mask, 0.0)
+    moments = {kind: dict(tensors) for kind, tensors in moments.items()}
+    for block, units in enumerate(replaced):
+        op, after, norm = net.layers[block], net.layers[block + 1], f"blocks.{block}.norm"
+        weight = parameters[f"{op}.weight"]
+        grouped = outgoing(net, block, parameters, len(units))
+        columns = units.reshape(1, -1, 1).expand(grouped.shape).reshape(parameters[f"{after}.weight"].shape)
+        new: dict[str, tuple[Tensor, Tensor | float]] = {
+            f"{op}.weight": (units.reshape(-1, *(1,) * (weight.dim() - 1)), fresh(f"{op}.weight")),
+            f"{op}.bias": (units, 0.0),
+            f"{norm}.weight": (units, 1.0),
+            f"{norm}.bias": (units, 0.0),
+            f"{after}.weight": (columns, 0.0),
+        }
+        for name, (mask, value) in new.items():
+            if name not in parameters:
+                continue
+            parameters[name] = torch.where(mask, value, parameters[name])
+            for tensors in moments.values():
+                if tensors[name].shape == parameters[name].shape:  # a count of steps may be that of all of them
+                    tensors[name] = tensors[name].masked_fill(mask, 0.0)
     return parameters, moments
 
 
@@ -82,26 +88,12 @@ def count_activity(sums: Tensors, units: list[Tensor], step: Tensor, period: Ten
     return {f"{i}": total.masked_fill(before_window, 0.0) for i, total in enumerate(updated)}
 
 
-def redo(
-    net: StreamNet,
-    parameters: Tensors,
-    moments: Moments,
-    sums: Tensors,
-    key: Tensor,
-    number: Tensor,
-    step: Tensor,
-    threshold: Tensor,
-    period: Tensor,
-) -> tuple[Tensors, Moments]:
-    """Reinitialise, in every ``period``-th step, units whose mean |h| is at most ``threshold`` times the layer's.
+def dormant_units(sums: Tensors, step: Tensor, threshold: Tensor, period: Tensor) -> list[Tensor]:
+    """The units that ReDo replaces (Sokar et al. 2023): in every ``period``-th step those whose mean |h| is at most
+    ``threshold`` times the block's; of every block, (C,), bool.
 
-    ``sums`` holds the activity of all blocks as measured before any unit is changed (:func:`count_activity`).
+    Args:
+        sums: the activity of all blocks (:func:`count_activity`).
     """
     due = torch.remainder(step, period) == 0
-    slots = {name: i for i, name in enumerate(parameters)}
-    for block in range(len(net.blocks)):
-        total, name = sums[f"{block}"], f"{net.layers[block]}.weight"
-        dormant = due & (total <= threshold * total.mean())
-        fresh = net.fresh(name, key, number + slots[name])
-        parameters, moments = renew(net, block, dormant, fresh, parameters, moments)
-    return parameters, moments
+    return [due & (total <= threshold * total.mean()) for total in sums.values()]

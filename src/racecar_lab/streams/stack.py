@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from racecar_lab.streams.method import Method, MethodSetting
 from racecar_lab.streams.metrics import metrics
 from racecar_lab.streams.nets import Design, Tensors, Watched, run, stream_net
 from racecar_lab.streams.penalties import PENALTIES, TINY
-from racecar_lab.streams.resets import count_activity, redo
+from racecar_lab.streams.resets import count_activity, dormant_units, renew
 from racecar_lab.streams.reverse import make_racecar, output_and_loss
 from racecar_lab.streams.updates import OPTIMISERS, Moments, decoupled, no_moments, shrink_and_perturb
 from racecar_lab.training.steps.cuda_graph import Captured
@@ -68,17 +69,17 @@ class StreamStack:
         if len(seeds) != len(settings):
             raise ValueError(f"{len(seeds)} seeds and {len(settings)} settings: every net needs one of each")
         self.method, self.update = method, OPTIMISERS[optimiser]
-        self.steps, self._due = 0, False
+        self.steps = 0
         self.device, self.quick = torch.device(device), quick
         self.net = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype)
-        self.eval_net = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype).eval()
+        self.eval_net = copy.deepcopy(self.net).eval()
         self.racecar = make_racecar(self.net, shape, method.reverse) if method.reverse else None
         self.penalty = PENALTIES[method.penalty] if method.penalty else None
         self.settings = torch.tensor(list(settings), dtype=dtype, device=self.device)
         self._periods = {int(setting.second) for setting in settings} if method.change == "redo" else set()
         initial = vmap(self._initial_state)(torch.tensor(list(seeds), device=self.device))
         self.state: State = tree_map(partial(torch.clone, memory_format=torch.contiguous_format), initial)
-        self._captured = Captured(lambda *batch: self._step_all(self._due, *batch))
+        self._call = Captured(self._step_all) if quick and self.device.type == "cuda" else self._step_all
         self._steps: dict[bool, Callable[..., Tensor]] = {}
         self._size: list[torch.Size] | None = None
 
@@ -93,14 +94,12 @@ class StreamStack:
             The task's loss and the accuracy of every net on its batch before the step, (E, 2).
         """
         self.steps += 1
-        self._due = any(self.steps % period == 0 for period in self._periods)
+        due = any(self.steps % period == 0 for period in self._periods)
         batch = x, y, x if earlier is None else earlier
         if self._size not in (None, sizes := [tensor.shape for tensor in batch]):
             raise ValueError(f"a batch of another size, {sizes}, after {self._size}: leave out the rest of an epoch")
         self._size = sizes
-        if self.quick and self.device.type == "cuda":
-            return self._captured(self._due, *batch)
-        return self._step_all(self._due, *batch)
+        return self._call(due, *batch)
 
     @torch.no_grad()
     def new_task(self, zero_head: bool = False) -> None:
@@ -164,9 +163,8 @@ class StreamStack:
         """The state of a newly initialised net with this random key; ``step`` is the number of the steps that were done
         before, so that a net that replaces another is drawn anew; None: 0."""
         step = torch.zeros_like(key) if step is None else step
-        names = [name for name, _ in self.net.named_parameters()]
         number = step * SLOTS
-        parameters = {name: self.net.fresh(name, key, number + i) for i, name in enumerate(names)}
+        parameters = {name: self.net.fresh(key, number, name) for name, _ in self.net.named_parameters()}
         state: State = {
             "key": key,
             "step": step,
@@ -216,16 +214,20 @@ class StreamStack:
         parameters, moments = self.update(parameters, gradients, state["moments"], lr)
         if self.method.coupling == "decoupled":
             parameters = decoupled(parameters, penalty_gradients, lr * weight)
+        fresh = partial(self.net.fresh, key, number)
         if self.method.change == "shrink-and-perturb":
-            parameters = shrink_and_perturb(self.net, parameters, key, number, weight, second)
+            parameters = shrink_and_perturb(self.net, parameters, fresh, weight, second)
         elif self.method.change == "redo":
             sums = state["change"] = count_activity(state["change"], watched.units, step, second)
             if due:
-                args = (self.net, parameters, moments, sums, key, number, step, weight, second)
-                parameters, moments = redo(*args)
+                dormant = dormant_units(sums, step, weight, second)
+                parameters, moments = renew(self.net, parameters, moments, dormant, fresh)
         elif self.method.change == "continual-backprop":
-            args = (self.net, parameters, moments, state["change"], watched.units, key, number, weight, second)
-            parameters, moments, state["change"] = continual_backprop.replace_units(*args)
+            chosen, state["change"] = continual_backprop.choose_units(
+                self.net, parameters, state["change"], watched.units, weight, second
+            )
+            rows = {name: (1, *p.shape[1:]) for name, p in parameters.items()}
+            parameters, moments = renew(self.net, parameters, moments, chosen, lambda name: fresh(name, rows[name]))
         accuracy = (logits.argmax(1) == y).to(loss.dtype).mean()
         state |= {"parameters": parameters, "moments": moments, "buffers": buffers}
         return state, torch.stack((loss, accuracy))

@@ -65,7 +65,7 @@ def decoupled(parameters: Tensors, gradients: Tensors, size: Tensor) -> Tensors:
 
 
 def shrink_and_perturb(
-    net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor, shrink: Tensor, noise: Tensor
+    net: StreamNet, parameters: Tensors, fresh: Callable[[str], Tensor], shrink: Tensor, noise: Tensor
 ) -> Tensors:
     """(1 − shrink) θ + noise · θ_new, done after every step, with freshly initialised θ_new; parameters of norms stay.
 
@@ -73,7 +73,4 @@ def shrink_and_perturb(
     normal noise in every step (Dohare et al. 2024), or shrink and perturb once before each training (Ash & Adams 2020),
     or once for every chunk of data.
     """
-    return {
-        name: p if net.is_norm(name) else (1 - shrink) * p + noise * net.fresh(name, key, number + i)
-        for i, (name, p) in enumerate(parameters.items())
-    }
+    return {name: p if net.is_norm(name) else (1 - shrink) * p + noise * fresh(name) for name, p in parameters.items()}

@@ -122,7 +122,7 @@ class PlainSteps:
             p -= self.lr * mean / (square.sqrt() + 1e-8)
 
     def _fresh(self, number, name, shape=None):
-        return self.template.fresh(name, self.key, number * SLOTS + list(self.parameters).index(name), shape)
+        return self.template.fresh(self.key, number * SLOTS, name, shape)
 
     def _change(self, number, units):
         match self.method.change:

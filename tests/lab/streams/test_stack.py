@@ -51,7 +51,7 @@ def test_first_parameters_are_pytorchs_own(norm):
     """Uniform up to the same bound; norms begin at 1 and 0."""
     net = stream_net(DESIGNS["kumar"], (3, 32, 32), 10, norm=norm)
     for name, p in net.named_parameters():
-        fresh = net.fresh(name, torch.tensor(1), 7)
+        fresh = net.fresh(torch.tensor(1), 7, name)
         if net.is_norm(name):
             assert torch.equal(fresh, p)
         elif p.dim() > 1:

@@ -80,8 +80,8 @@ class Streams(Experiment[StreamsConfig]):
         shape = (1, 28, 28) if config.protocol.source.name == "mnist" else (3, 32, 32)
         net = stream_net(DESIGNS[config.net], shape, config.protocol.classes, norm=config.norm)
         with torch.no_grad():
-            for i, (name, parameter) in enumerate(net.named_parameters()):
-                parameter.copy_(net.fresh(name, torch.randint(2**62, ()), i))
+            for name, parameter in net.named_parameters():
+                parameter.copy_(net.fresh(torch.randint(2**62, ()), 0, name))
         return net
 
     def stages(self, config: StreamsConfig) -> tuple[Stage, ...]:
