@@ -1,4 +1,5 @@
-"""The words of a page about an experiment beside its results: data, loss, first weights, cost, and what names mean."""
+"""The texts of a page about an experiment, besides its results: data, loss, initial weights, cost, and the meaning of
+names."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from racecar_lab.training.loss_config import DEFAULT, LOSS, loss_name
 from racecar_lab.training.variants import VARIANTS, variant
 
 STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
-"""Initial weights in words, by the value of a configuration's ``start``."""
+"""Value of a configuration's field ``start`` → the initial weights in words."""
 
 
 def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
@@ -37,7 +38,8 @@ def configs_of(experiment: Experiment, groups: Sequence[Group]) -> list[Any]:
 
 
 def about(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequence[Group]) -> dict[str, str]:
-    """Name → text, shown before the results; a text that is not known is left out."""
+    """Heading → text about the data, the loss, the initial weights and the cost, shown before the results; a text that
+    is not known is left out."""
     texts = {
         "data": map(experiment.reporting.describe_data, configs),
         "reverse loss": (loss_of(experiment, config) for config in configs),
@@ -63,7 +65,7 @@ def first_weights(experiment: Experiment[Any], config: Any) -> str:
 
 
 def glossary(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequence[Group]) -> dict[str, str]:
-    """Variants and stages that were run, and metrics that were measured, each with its meaning."""
+    """Name → meaning, for the variants and stages that were run and the metrics that were measured."""
     variants = dict.fromkeys(group.variant for group in groups if group.variant in VARIANTS)
     reached = {group.stage for group in groups}
     stages = dict.fromkeys(stage for config in configs for stage in experiment.stages(config))

@@ -17,7 +17,7 @@ from racecar_lab.report.verdicts import FEWEST, NOT_RUN, VERDICTS
 
 
 def claims_table(findings: Sequence[Finding]) -> Table:
-    """The claims with a verdict, and the numbers behind it."""
+    """Table of the claims that have a verdict, and the numbers behind each."""
     findings = [finding for finding in findings if finding.judged]
     rows = [
         {
@@ -38,7 +38,7 @@ def claims_table(findings: Sequence[Finding]) -> Table:
 
 
 def unjudged_table(findings: Sequence[Finding]) -> Table:
-    """The other claims, with the reason."""
+    """Table of the claims that have no verdict, with the reason."""
     findings = [finding for finding in findings if not finding.judged]
     rows = [
         {
@@ -60,7 +60,8 @@ def _why(finding: Finding) -> str:
 
 
 def _compared(finding: Finding, setting: Setting) -> str:
-    """The two sides, as "RR (0.1) against Std: test_accuracy of A, higher is better; norm = True"."""
+    """The two sides of a claim in words, such as "RR (0.1) against Std: test_accuracy of A, higher is better; norm =
+    True"."""
     claim, where = finding.claim, f"; {label(setting)}" if setting else ""
     if claim.fails_below is not None:
         rule = f"share of nets below {claim.fails_below:g}"
@@ -77,7 +78,8 @@ def _compared(finding: Finding, setting: Setting) -> str:
 
 
 def _side(name: str, group: Group | None, claim: Claim) -> str:
-    """A variant with its λ, what was tuned, and the fields in which the sides differ."""
+    """One side of a claim in words: the variant with its λ, its settings from a search, and the fields in which the
+    sides differ."""
     if group is None:
         return name
     weight = "" if group.weight is None else words.number(group.weight)
@@ -87,7 +89,7 @@ def _side(name: str, group: Group | None, claim: Claim) -> str:
 
 
 def _gain(finding: Finding) -> Cell:
-    """The gain; in the note that of all pairs, if some nets are dead."""
+    """A cell with the gain; its note has the gain of all pairs, if some have dead nets."""
     scale, of_all = unit(finding.claim), finding.gain_with_dead
     assert finding.gain is not None
     note = "" if of_all is None else f"with dead nets {words.plus_minus(of_all.times(scale.factor))}"
@@ -102,18 +104,18 @@ def _interval(finding: Finding) -> Cell:
 
 
 def _scaled(finding: Finding, value: float | None) -> float | None:
-    """A number in the claim's unit."""
+    """A gain or other difference in the unit of the claim."""
     return None if value is None else unit(finding.claim).factor * value
 
 
 def _paper(finding: Finding) -> Cell:
-    """The paper's gain, with how often so many pairs would show it."""
+    """A cell with the paper's gain; its note has the probability that so many pairs would show it."""
     note = "" if finding.power is None else f"shown with probability {finding.power:.2f}"
     return number_cell(_scaled(finding, finding.paper), words.signed, note)
 
 
 def _broken(finding: Finding) -> Cell:
-    """Dead or diverged nets of each side, with exact intervals of their share."""
+    """A cell with the number of dead or diverged nets on each side, and exact intervals of their share."""
     if finding.p_broken is None:
         return Cell(words.NONE)
     sides = []
@@ -130,7 +132,7 @@ def _p(finding: Finding) -> Cell:
 
 
 def _spread(finding: Finding) -> Cell:
-    """Standard deviation of the better variant over that of the other."""
+    """A cell with the standard deviation of the better variant divided by that of the other."""
     if finding.spreads is None:
         return number_cell(None, str)
     better, than, p = finding.spreads

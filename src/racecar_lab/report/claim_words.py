@@ -1,4 +1,4 @@
-"""Findings in words: the gain of one, a claim in all its settings, all claims in a sentence."""
+"""Findings in words: the gain of one, a claim in all its settings, and the outcome of all claims in a sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from racecar_lab.report.verdicts import VERDICTS
 
 
 def sentence(findings: Sequence[Finding]) -> str:
-    """The outcome in one sentence: the first claim with its number, and how many claims have each verdict."""
+    """The outcome of all claims in one sentence: the first claim with its gain, and how many claims have each
+    verdict."""
     judged = [finding for finding in findings if finding.judged]
     if not judged:
         return f"None of {words.count(len(findings), 'claim')} could be judged by these runs." if findings else ""
@@ -26,14 +27,15 @@ def sentence(findings: Sequence[Finding]) -> str:
 
 
 def tally(findings: Sequence[Finding]) -> str:
-    """The verdicts counted, as "3 claims: 2 × supported, 1 × too few runs"."""
+    """The number of claims with each verdict as a text, such as "3 claims: 2 × supported, 1 × too few runs"."""
     counts = Counter(finding.verdict for finding in findings)
     parts = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
     return f"{words.count(len(findings), 'claim')}: {parts}"
 
 
 def claim_text(findings: Sequence[Finding]) -> str:
-    """One claim with its verdict and gain; in several settings, with the smallest and the largest gain."""
+    """One claim in words, with its verdict and gain; if it was tested in several settings, with the smallest and the
+    largest gain."""
     first = findings[0]
     if len(findings) == 1:
         return f"{first.claim.text}: {first.verdict} ({gain_text(first)})"
@@ -44,24 +46,24 @@ def claim_text(findings: Sequence[Finding]) -> str:
 
 
 def gain_text(finding: Finding) -> str:
-    """The gain with its interval, as "+1.2 points, 0.3 to 2.1"."""
+    """The gain of a finding with its interval as a text, such as "+1.2 points, 0.3 to 2.1"."""
     return f"{mean_text(finding)} {unit(finding.claim).name}, {words.interval(ends_of(finding))}"
 
 
 def mean_text(finding: Finding) -> str:
-    """The gain alone, as "+1.2", to two digits of its interval."""
+    """The gain of a finding as a text without unit, such as "+1.2", rounded by the width of its interval."""
     low, high = ends_of(finding)
     return words.signed(mean_of(finding), (high - low) / 2)
 
 
 def mean_of(finding: Finding) -> float:
-    """The gain of a finding with a verdict, in its unit."""
+    """The mean gain of a finding that has a verdict, in the unit of its claim."""
     assert finding.gain is not None
     return unit(finding.claim).factor * finding.gain.mean
 
 
 def ends_of(finding: Finding) -> tuple[float, float]:
-    """The ends of the gain's interval, in its unit."""
+    """The ends of the confidence interval of a finding's gain, in the unit of its claim."""
     assert finding.interval is not None
     low, high = finding.interval
     return unit(finding.claim).factor * low, unit(finding.claim).factor * high

@@ -1,4 +1,4 @@
-"""Test of an experiment's claims: which runs are the two sides of each, and which tests are corrected together."""
+"""Tests of an experiment's claims: which runs are the two sides of each, and which tests are corrected together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from racecar_lab.training.loss_config import LOSS
 from racecar_lab.training.variants import VARIANTS
 
 Usual = Callable[[Mapping[str, Any], str], float | None]
-"""The λ that an experiment gives a variant under a configuration; None if it has none."""
+"""Function of a configuration and a variant's name: the λ that the experiment gives the variant by default; None if it
+gives none."""
 
 
 def judge(
@@ -31,8 +32,8 @@ def judge(
     folder makes no verdict stricter.
 
     Where a variant was run with several λs, the claim is about the one that a search chose, or else about the
-    usual one; if that is not among them, every λ is tested. Runs with settings from a search are held against
-    such runs alone. Claims of one design are judged by its runs, and corrected by themselves.
+    default one; if that is not among them, every λ is tested. Runs with settings from a search are compared
+    with such runs alone. Claims of one design are judged by its runs, and corrected by themselves.
     """
     designs = collect((tuple(claim.design.items()), claim) for claim in claims_of(claims, groups))
     findings = []
@@ -43,14 +44,14 @@ def judge(
 
 
 def claims_of(claims: Sequence[Claim], groups: Sequence[Group]) -> list[Claim]:
-    """The claims of designs that were run; all, if nothing was."""
+    """The claims of those designs that have runs; all claims, if no design has any."""
     return [claim for claim in claims if any(group.matches(claim.design) for group in groups)] or list(claims)
 
 
 def _judge_design(
     claims: Sequence[Claim], groups: Sequence[Group], usual: Usual, paper: Sequence[Paper]
 ) -> list[Finding]:
-    """The findings of one design: in each configuration, all claims are corrected together."""
+    """Test the claims of one design; in each configuration, all of them are corrected together."""
     fields = _family_fields(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
     tests = [(claim, _tests(claim, fields, groups, usual, paper)) for claim in claims]
     findings = []
@@ -65,8 +66,9 @@ def _judge_design(
 
 
 def _family_fields(groups: Sequence[Group], named: Collection[str]) -> set[str]:
-    """Fields in which configurations differ, without those that claims name and those that depend on them alone, as a
-    learning rate may on the optimiser: one configuration goes through their values."""
+    """Names of the fields that divide runs into configurations, whose claims are corrected together. Left out are
+    fields that claims name, and those that depend on them alone, as a learning rate may on the optimiser: one
+    configuration goes through their values."""
     values = collect(((only(group.setting, named), name), value) for group in groups for name, value in group.setting)
     return {name for (_, name), field_values in values.items() if len(set(field_values)) > 1}
 
@@ -74,7 +76,7 @@ def _family_fields(groups: Sequence[Group], named: Collection[str]) -> set[str]:
 def _tests(
     claim: Claim, fields: Collection[str], groups: Sequence[Group], usual: Usual, paper: Sequence[Paper]
 ) -> list[Finding]:
-    """A claim in every setting that has runs of both sides, before it is corrected."""
+    """The findings on one claim before Holm's correction: one for every setting that has runs of both sides."""
     sides = (
         (claim.better, claim.stage, claim.where),
         (claim.than, claim.than_stage or claim.stage, {**claim.where, **claim.against}),
@@ -95,8 +97,9 @@ def _tests(
 
 
 def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
-    """The groups of a variant that may be one side of a claim in a setting. A variant without reverse pass knows no
-    loss: where it was not run beside this one, its runs beside another are the same nets."""
+    """The groups, of those that fit one side of a claim, that have a setting. A variant without reverse pass does not
+    depend on the reverse loss: if it was not run with the loss of this setting, its runs with another loss are taken,
+    which are the same nets."""
     fitting = [group for group in groups if without(group.setting, against) == setting]
     variant = VARIANTS.get(groups[0].variant) if groups else None
     if fitting or variant is None or variant.kind == "reverse":
@@ -107,7 +110,8 @@ def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -
 
 
 def _chosen(groups: Sequence[Group], usual: Usual) -> list[Group]:
-    """The groups of each kind, tuned or not, with the λ that it should have; all, if none has it."""
+    """The groups whose λ is the one that a claim is about, chosen by a search or the default. Tuned groups and others
+    are treated by themselves; if none has that λ, all count."""
     chosen = []
     for tuned in (False, True):
         of_kind = [group for group in groups if bool(group.tuned) is tuned]
@@ -120,7 +124,8 @@ def _wanted(group: Group, usual: Usual) -> float | None:
 
 
 def _printed(claim: Claim, paper: Sequence[Paper], better: Group, than: Group) -> float | None:
-    """The gain that the paper prints, or that of the figures that it prints for both sides."""
+    """The gain that the paper prints for a claim, or the difference of the values that it prints for both sides; None
+    if it prints neither."""
     if claim.paper is not None:
         return claim.paper
     a, b = (printed_value(paper, group, metric) for group, metric in zip((better, than), claim.metrics, strict=True))

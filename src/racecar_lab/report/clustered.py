@@ -16,7 +16,7 @@ Values = Mapping[Key, float]
 
 
 def cluster_means(values: Values, clusters: Clusters | None) -> dict[Any, float]:
-    """Cluster → mean over its seeds; without clusters, the values themselves."""
+    """Cluster → mean of its values over the seeds. If ``clusters`` is None, the values are returned as they are."""
     if clusters is None:
         return dict(values)
     members: dict[Any, list[float]] = {}
@@ -26,17 +26,19 @@ def cluster_means(values: Values, clusters: Clusters | None) -> dict[Any, float]
 
 
 def paired(a: Values, b: Values, clusters: Clusters | None) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Both sides of pairs, as means of the clusters over the seeds that both sides have."""
+    """The values of two sets of runs for the keys that both have, so that they can be compared in pairs; if there are
+    clusters, cluster → mean over these keys."""
     common = a.keys() & b.keys()
     first, second = ({key: value for key, value in side.items() if key in common} for side in (a, b))
     return cluster_means(first, clusters), cluster_means(second, clusters)
 
 
 def overlapping(estimated: Estimate | None, clusters: Clusters | None) -> Estimate | None:
-    """An estimate from clusters, with their overlap: the data that they share make its error larger."""
+    """An estimate whose overlap is that of the clusters: its standard error is larger, because clusters share data.
+    Without clusters it stays as it is."""
     return estimated if estimated is None or clusters is None else replace(estimated, overlap=clusters.overlap)
 
 
 def estimate_of(values: Values, clusters: Clusters | None) -> Estimate | None:
-    """Mean and spread of the clusters' means; without clusters, of the values."""
+    """Mean and standard deviation of the clusters' means; if ``clusters`` is None, of the values themselves."""
     return overlapping(estimate(list(cluster_means(values, clusters).values())), clusters)

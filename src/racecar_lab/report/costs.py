@@ -1,4 +1,5 @@
-"""The cost of a training step: time and memory of groups of runs, beside plain training on the same machine."""
+"""The cost of a training step: time and memory of groups of runs, compared with those of plain training on the same
+machine."""
 
 from __future__ import annotations
 
@@ -17,19 +18,24 @@ from racecar_lab.training.variants import VARIANTS
 
 K = TypeVar("K")
 Place = tuple[str, str]
-"""Engine and device."""
+"""Engine and device that made a run; costs are compared only where both are the same."""
 REGULARISER_FIELDS = (
     "fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "weight", "mode", "cost",
 )  # fmt: skip
-"""Settings that change nothing in plain training: variants that differ in them are compared with the same Std."""
+"""Configuration fields that change nothing in plain training: groups that differ only in these are compared with the
+same runs of Std."""
 APART = 1.5
-"""Largest ratio over the smallest up to which times are believed: beyond it the machine did other work."""
+"""Maximal ratio of the largest to the smallest of several relative step times, up to which they are believed: beyond it
+the machine did other work."""
 LEAST = 0.95
-"""A step with a reverse pass that takes less than this of one without was timed beside other work, too."""
+"""Minimal time of a step with a reverse pass, divided by that of a step without, which is believed: below it, the
+machine did other work beside one of the two."""
 
 
 def cost_table(groups: Sequence[Group], reference: str = "Std") -> Table:
-    """Time for a step and memory, also as ratios to plain training in the same place; of stages with a regulariser."""
+    """Table of the time of a training step and the peak memory of each group with a regulariser (of all groups, if none
+    has one). Both are also given as ratios to those of the variant ``reference`` with the same setting, engine and
+    device."""
     rows = []
     for group in [group for group in groups if group.regularised] or groups:
         wanted = group.setting, group.stage, reference
@@ -47,8 +53,9 @@ def cost_table(groups: Sequence[Group], reference: str = "Std") -> Table:
 
 
 def step_cost(groups: Sequence[Group]) -> str:
-    """Time of a step over that of Std with the same seed, on the same engine and device, in words, for every slice of
-    the reverse pass. If some were timed alone, only of those. Empty if nothing can be compared."""
+    """Text on the time of a training step divided by that of Std with the same seed, engine and device, for each share
+    of the batch and of the steps that the reverse pass sees. If some pairs of runs were timed with nothing beside them,
+    only of those. Empty if nothing can be compared."""
     slices = _slices(groups, alone=True) or _slices(groups)
     if not slices:
         return ""
@@ -61,15 +68,16 @@ def step_cost(groups: Sequence[Group]) -> str:
 
 
 def credible(ratios: Sequence[float]) -> bool:
-    """True if ratios of step times to those of Std can be from a machine that did nothing else."""
+    """True if these step times, divided by those of Std, can be from a machine that did nothing else."""
     return min(ratios) >= LEAST and max(ratios) <= APART * min(ratios)
 
 
 def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False) -> list[float]:
-    """Time of a step over that of the run of the same name, on the same engine and device.
+    """Ratios of step times: that of each of our runs divided by that of the run of Std under the same key, if engine
+    and device are the same.
 
     Args:
-        alone: take only pairs that one process made, one after the other.
+        alone: take only pairs of runs that one process made, one after the other, so that none was slowed down.
     """
     pairs = [(run, std[name]) for name, run in ours.items() if name in std and _place(run) == _place(std[name])]
     if alone:
@@ -78,7 +86,8 @@ def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False
 
 
 def _slices(groups: Sequence[Group], alone: bool = False) -> dict[str, list[float]]:
-    """Slice of the reverse pass, as "RR with 1/8 of the batch in one of 4 steps" → ratios to Std."""
+    """Variant and the part of the training that its reverse pass sees, such as "RR with 1/8 of the batch in one of 4
+    steps" → step times divided by those of Std."""
     plain = collect(((group.stage, without(group.setting, REGULARISER_FIELDS)), group)
                     for group in groups if group.variant == "Std")  # fmt: skip
     slices = []
@@ -97,30 +106,33 @@ def _place(run: Run) -> Place:
 
 
 def _process(run: Run) -> str | None:
-    """The command that made a run, if it used one process; several at once are in each other's way."""
+    """The command line that made a run, if it used one process; None if it used several, which slow each other down."""
     return run.record["made"].get("command") if run.record["made"].get("workers") == 1 else None
 
 
 def _step(run: Run) -> float:
-    """Seconds of a step; 0 if they are not known."""
+    """Seconds of a training step of a run; 0 if they are not known."""
     return float(run.record["cost"].get("step_s") or 0)
 
 
 def _costs(group: Group, place: Place, name: str) -> dict[Key, float]:
-    """One kind of cost of the runs in one place, by seed."""
+    """The cost called ``name``, such as "step_s", of a group's runs on one engine and device: seed (and cluster) →
+    cost."""
     costs = {key: run.record["cost"].get(name) for key, run in group.runs.items() if _place(run) == place}
     return {key: cost for key, cost in costs.items() if cost is not None}
 
 
 def _ratios(group: Group, references: Sequence[Group], place: Place, name: str) -> list[float]:
-    """Ratios of a cost to that of the references with the same seed: to the median of several."""
+    """Ratios of the cost called ``name`` of a group's runs to that of the reference groups' runs with the same seed, on
+    one engine and device; to the median, if several reference groups have a run."""
     costs = collect(item for reference in references for item in _costs(reference, place, name).items())
     base = {key: median(values) for key, values in costs.items()}
     return [cost / base[key] for key, cost in _costs(group, place, name).items() if base.get(key)]
 
 
 def _median_cell(values: Collection[float], write: Callable[[Any], str]) -> Cell:
-    """The median, because a busy machine spoils a mean."""
+    """A table cell with the median of the values, "n/a" if there are none. It is the median because a busy machine
+    spoils a mean."""
     return number_cell(median(values), write) if values else Cell("n/a", kind="number")
 
 

@@ -1,4 +1,4 @@
-"""The arrays that the figures of a page show: a published folder needs no others."""
+"""Finds the arrays that the figures of a page show, so that a published folder contains no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from racecar_lab.running.run import Run
 
 
 class _Arrays(dict[str, Tensor]):
-    """The arrays of a run, which copies those that are read to ``read``. To ask whether there is one reads nothing."""
+    """The arrays of a run by name. An array that is taken out is also put into ``read``, to know later which were
+    needed; asking whether there is one puts nothing there."""
 
     def __init__(self, arrays: Mapping[str, Tensor], read: dict[str, Tensor]) -> None:
         super().__init__(arrays)
@@ -24,7 +25,7 @@ class _Arrays(dict[str, Tensor]):
 
 
 class _Store:
-    """The arrays of some runs, and those of them that were read."""
+    """A store of the arrays of some runs, which notes in ``read`` which of them were taken out."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = {run.id: run for run in runs}
@@ -35,7 +36,7 @@ class _Store:
 
 
 def figure_arrays(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[str, dict[str, Tensor]]:
-    """Run id → name → array, by making the page.
+    """The arrays that the figures of some runs show: run id → name → array. They are found by making the page.
 
     Raises:
         ValueError: a figure cannot be drawn, so that nobody knows what it needs.

@@ -1,4 +1,5 @@
-"""A claim held against runs: its gain, its doubt, the nets that broke, what it could have shown, and its verdict."""
+"""A finding, which is a claim tested on runs: its gain and interval, the nets that broke, the effect that it could have
+shown, and its verdict."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ Gain = Estimate | PairedShares
 
 @dataclass(frozen=True)
 class Family:
-    """A configuration: the tests of its claims are corrected together, and no others with them."""
+    """A configuration whose claims are one family of tests: Holm's correction is over all of these, and over no
+    others."""
 
     setting: Setting = ()
-    """The fields that distinguish the configuration from others."""
+    """Names and values of the fields that distinguish the configuration from others."""
     tuned: bool = False
     """True if its settings are from a search."""
 
@@ -31,25 +33,27 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """A claim, held against the runs of one setting."""
+    """A claim, tested on the runs of one setting."""
 
     claim: Claim
     family: Family = Family()
     setting: Setting = ()
     sides: tuple[Group, Group] | None = None
-    """Runs of the variant that should be better, and of the other; None: the claim was not run in this setting."""
+    """Runs of the variant that is claimed to be better, and runs of the other; None: the claim was not run in this
+    setting."""
     paper: float | None = None
-    """The gain that the paper prints."""
+    """The gain that the paper prints; None: it prints none."""
     p_holm: float | None = None
-    """p-value after Holm's correction."""
+    """p-value after Holm's correction; None: the claim could not be tested."""
     level: float = LEVEL
-    """Level of the interval, corrected by Holm's method."""
+    """Confidence level of the gain's interval, corrected by Holm's method."""
 
     @cached_property
     def gain(self) -> Gain | None:
-        """Mean paired difference, positive in the claimed direction, of pairs in which both nets live; of all pairs, if
-        there is none. A net that died is no difference of so many points. Clusters are pairs: the mean over their
-        seeds."""
+        """Mean of the paired differences between both sides, positive in the claimed direction. A pair is a seed; if
+        there are clusters, a pair is a cluster, with the means over its seeds. Pairs with a dead net are left out,
+        because the size of such a difference says nothing; if no pair is left, all count. In a claim on failures dead
+        nets count, too."""
         if self.sides is None or self.claim.fails_below is not None:  # a dead net is a failure, too
             return self._all_pairs
         better, than = self.sides
@@ -57,7 +61,7 @@ class Finding:
 
     @cached_property
     def gain_with_dead(self) -> Gain | None:
-        """The gain of all pairs; None if no net of a pair is dead."""
+        """The gain of all pairs, including those with a dead net; None if there are no such pairs."""
         pairs = self._all_pairs
         return pairs if pairs is not None and pairs.n > self.pairs else None
 
@@ -66,7 +70,8 @@ class Finding:
         return self._gain(set())
 
     def _gain(self, without: set[Key]) -> Gain | None:
-        """The gain of pairs of which neither key is in ``without``."""
+        """The gain without the runs whose keys (seed, or cluster and seed) are in ``without``; None if no pair is
+        left."""
         if self.sides is None:
             return None
         claim, clusters = self.claim, self.sides[0].clusters
@@ -85,30 +90,33 @@ class Finding:
 
     @property
     def pairs(self) -> int:
-        """Number of pairs behind the gain."""
+        """Number of pairs (seeds, or clusters) that the gain is the mean over."""
         return 0 if self.gain is None else self.gain.n
 
     @cached_property
     def p(self) -> float | None:
-        """p-value of the paired t-test, two-sided; for a margin, of the test that the difference lies within it."""
+        """p-value of the gain before Holm's correction: of the two-sided paired t-test, for a margin of the test that
+        the difference lies within it, for a claim on failures of McNemar's exact test."""
         if isinstance(self.gain, Estimate) and self.claim.margin is not None:
             return self.gain.p_within(self.claim.margin)
         return None if self.gain is None else self.gain.p
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        """Interval of the gain."""
+        """Confidence interval of the gain, at the level of Holm's correction; None if there is none."""
         return None if self.gain is None else self.gain.interval(self.level)
 
     @cached_property
     def interval_with_dead(self) -> tuple[float, float] | None:
-        """Interval of the gain of all pairs, if some have dead nets."""
+        """Confidence interval of the gain of all pairs, including those with a dead net; None if there are no such
+        pairs."""
         return None if self.gain_with_dead is None else self.gain_with_dead.interval(self.level)
 
     @cached_property
     def verdict(self) -> str:
-        """The verdict. A claim is undecided if all pairs together would have another verdict than those in which both
-        nets live. A seed that diverged on one side alone has no pair, and cannot have the same effect."""
+        """The verdict on the claim. It is undecided if all pairs together would have another verdict than those in
+        which both nets live; and a claim of equal effect is not supported if a seed diverged on one side alone, which
+        has no pair."""
         if self.sides is None:
             return NOT_RUN
         claim = self.claim
@@ -125,7 +133,7 @@ class Finding:
 
     @property
     def diverged_alone(self) -> set[Key]:
-        """Seeds that diverged on one side and ended well on the other."""
+        """Keys (seed, or cluster and seed) of the runs that diverged on one side and ended well on the other."""
         if self.sides is None:
             return set()
         better, than = self.sides
@@ -133,7 +141,8 @@ class Finding:
 
     @property
     def p_broken(self) -> float | None:
-        """p-value of McNemar's exact test that as many nets are dead or diverged on both sides; None if none is."""
+        """p-value of McNemar's exact test that as many nets are dead or diverged on one side as on the other; None if
+        no net is."""
         if self.sides is None or not any(group.broken for group in self.sides):
             return None
         better, than = (set(group.broken) for group in self.sides)
@@ -142,17 +151,20 @@ class Finding:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest gain that so many pairs with this spread show in four of five cases; for a margin, none."""
+        """The smallest true gain that so many pairs with this spread would show with probability 0.8; None for a claim
+        with a margin."""
         return None if self.gain is None or self.claim.margin is not None else self.gain.smallest(self.level)
 
     @property
     def power(self) -> float | None:
-        """How often so many pairs with this spread would show the paper's gain."""
+        """Probability that so many pairs with this spread would show the paper's gain; None if that or the power is not
+        known."""
         return None if self.gain is None or self.paper is None else self.gain.power(self.paper, self.level)
 
     @cached_property
     def spreads(self) -> tuple[float, float, float | None] | None:
-        """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
+        """Standard deviations of the metric on both sides, over the seeds (or clusters) that both have, and the p-value
+        of the test that they are equal. None if there are fewer than two pairs."""
         if self.sides is None or self.pairs < 2:
             return None
         first, second = (group.values(metric) for group, metric in zip(self.sides, self.claim.metrics, strict=True))

@@ -19,22 +19,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINE, ROW, THIN, EDGE = 0.17, 0.24, 0.045, 0.55
-"""Inches of a line of words, of an interval, of one of many intervals, and of a panel's axis."""
+"""Heights in inches: of a line of words, of a row's interval, of the interval of a row without words, and of what a
+panel needs for its axis."""
 LETTERS = 47
-"""Letters in a line of words."""
+"""Maximal number of letters in a line of words."""
 MANY = 60
-"""Findings up to which every setting of a claim is named. Of more each is a thin line, the best above."""
+"""Maximal number of findings of a figure in which every setting of a claim is named. If there are more, each setting is
+a thin line without words, the largest gain on top."""
 
 Row = tuple[str, Finding | None]
-"""Words, and the finding whose interval is drawn below them."""
+"""A row of the figure: its words, and the finding whose interval is drawn below them; None: words alone."""
 
 
 @styled
 def forest(findings: Sequence[Finding]) -> Figure:
-    """Claims from above, in panels of one unit each; words stand above intervals, for a telephone.
+    """Draw all claims in one figure, from top to bottom, in one panel for each unit of gains. Words stand above their
+    intervals, so that the figure is narrow enough for a telephone.
 
     Args:
-        findings: with a verdict, one at least.
+        findings: at least one, each with a verdict.
     """
     panels: dict[Unit, list[Row]] = {}
     alt: list[str] = []
@@ -60,18 +63,20 @@ def forest(findings: Sequence[Finding]) -> Figure:
 
 
 def _wrapped(text: str) -> str:
-    """A text in lines; a name and its value stay on one."""
+    """A text broken into lines of at most ``LETTERS`` letters; a name and its value, such as "lr = 0.1", stay on one
+    line."""
     return fill(text.replace(" = ", "\u00a0=\u00a0"), LETTERS)
 
 
 def _heights(row: Row) -> tuple[float, float]:
-    """Inches of the words and of the interval."""
+    """Heights in inches of a row's words and of its interval."""
     words, finding = row
     return LINE * len(words.splitlines()), 0.0 if finding is None else ROW if words else THIN
 
 
 def _panel(axis: Axes, scale: Unit, rows: Sequence[Row]) -> None:
-    """Claims of one unit; a diamond is the paper's gain, grey the margin, dotted the interval with dead nets."""
+    """Draw the claims of one unit into a panel: a diamond is the paper's gain, a grey band the margin, a dotted line
+    the interval of the gain with dead nets included."""
     y, reach = 0.0, 0.0
     for row in rows:
         (words, finding), (above, height) = row, _heights(row)
@@ -101,7 +106,7 @@ def _panel(axis: Axes, scale: Unit, rows: Sequence[Row]) -> None:
 
 
 def forest_title(findings: Sequence[Finding]) -> str:
-    """The title of the picture, with the meaning of its marks."""
+    """The title of the figure of all claims, with the meaning of its marks."""
     marks = [f"{SIGNS[verdict]} {verdict}" for verdict in dict.fromkeys(finding.verdict for finding in findings)]
     marks += ["◇ the paper's gain"] if any(finding.paper is not None for finding in findings) else []
     marks += ["dotted: with dead nets"] if any(finding.gain_with_dead is not None for finding in findings) else []

@@ -19,7 +19,7 @@ from racecar_lab.training.variants import VARIANTS
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Metric = tuple[str, str]
-"""Stage and name of a metric."""
+"""Name of a stage, and name of a metric that was measured after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +27,14 @@ class Group:
     """Runs of one stage that differ only in the seed, and in the cluster if there are clusters."""
 
     setting: Setting
-    """The fields in which groups differ."""
+    """Names and values of the configuration fields in which the groups of an experiment differ."""
     stage: str
     variant: str
     weight: float | None
     tuned: Setting
     """Settings that a search chose for this variant; they replace those of ``config``."""
     all_runs: Mapping[Key, Run]
-    """Seed, or cluster and seed → run; diverged ones too."""
+    """Seed, or (cluster, seed) → run; diverged runs are among them."""
     clusters: Clusters | None = None
 
     @cached_property
@@ -44,22 +44,22 @@ class Group:
 
     @cached_property
     def runs(self) -> Mapping[Key, Run]:
-        """The runs that did not diverge."""
+        """Seed, or (cluster, seed) → run, of the runs that did not diverge."""
         return {key: run for key, run in self.all_runs.items() if run.finished}
 
     @property
     def diverged(self) -> list[Key]:
-        """Runs that diverged, in this stage or in the one that it starts from."""
+        """Seeds, or (cluster, seed), of the runs that diverged, in this stage or in the one that it starts from."""
         return [key for key, run in self.all_runs.items() if not run.finished]
 
     @property
     def dead(self) -> list[Key]:
-        """Runs that did not diverge, but whose net is dead."""
+        """Seeds, or (cluster, seed), of the runs that did not diverge, but whose net is dead."""
         return [key for key, run in self.runs.items() if run.dead]
 
     @property
     def broken(self) -> list[Key]:
-        """Runs that diverged or whose net is dead."""
+        """Seeds, or (cluster, seed), of the runs that diverged or whose net is dead."""
         return [*self.diverged, *self.dead]
 
     @property
@@ -74,16 +74,18 @@ class Group:
         return any(run.record.get("regularised") for run in self.runs.values())
 
     def values(self, metric: str) -> dict[Key, float]:
-        """Seed, or cluster and seed → value of a metric."""
+        """Seed, or (cluster, seed) → value of a metric, for the runs that did not diverge and have it."""
         return {key: float(run.metrics[metric]) for key, run in self.runs.items() if metric in run.metrics}
 
     def mean_of(self, metric: str, without: Collection[Key] = ()) -> Estimate | None:
-        """Mean and spread of a metric, of all runs but those ``without``; if there are clusters, over their means."""
+        """Mean and standard deviation of a metric over the runs that did not diverge, without those whose keys are in
+        ``without``; if there are clusters, over the clusters' means."""
         values = {key: value for key, value in self.values(metric).items() if key not in without}
         return estimate_of(values, self.clusters)
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """True if the configuration has these values; a frozenset allows any of its members."""
+        """True if the group's configuration has the values ``where``, name → value; a frozenset allows any of its
+        members."""
         return has(self.config, where)
 
 
@@ -113,7 +115,7 @@ def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> list[Group]
 
 
 def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Key → values, both in the order of the pairs."""
+    """Group the values of (key, value) pairs: key → its values, in the order of the pairs."""
     values: dict[K, list[V]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
@@ -121,7 +123,8 @@ def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
-    """The paper's number for a group; if several match, the one with the most conditions on the configuration."""
+    """The number that the paper prints for a metric of a group, None if there is none; if several match, the one with
+    the most conditions on the configuration."""
     wanted = metric, group.stage, group.variant
     matching = [
         value for value in paper if (value.metric, value.stage, value.variant) == wanted and group.matches(value.where)
@@ -157,7 +160,8 @@ def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _choice(run: Run, clusters: Clusters | None) -> tuple[float | None, Setting | None]:
-    """λ and tuned settings of a run; (None, None) if a search chose them for each cluster."""
+    """λ of a run, and the settings that a search chose for it; (None, None) if the search chose for each cluster by
+    itself."""
     tuned = run.record.get("tuned") or {}
     if clusters is not None and tuned and tuned.get("weight", run.weight) == run.weight:
         return None, None
@@ -165,8 +169,9 @@ def _choice(run: Run, clusters: Clusters | None) -> tuple[float | None, Setting 
 
 
 def _group(identity: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
-    """A group from what its runs share. If a search chose for each cluster, the settings that are the same for all
-    clusters keep their value; the value of the others is "for each …"."""
+    """A group made of its runs and of what they share: setting, stage, variant, λ and tuned settings. If a search chose
+    for each cluster, the settings that are the same for all clusters keep their value; the value of the others is "for
+    each …"."""
     setting, stage, variant, weight, tuned = identity
     if clusters is not None and tuned is None:
         choices = [{**run.record["tuned"], "weight": run.weight} for run in runs.values()]
@@ -179,7 +184,7 @@ def _group(identity: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Cluster
 
 
 def _depths(runs: Sequence[Run]) -> dict[str, int]:
-    """Stage → number of stages before it."""
+    """Stage → number of stages that come before it: 0 if it starts from fresh weights."""
     by_id, depths = {run.id: run for run in runs}, {run.stage: 0 for run in runs}
     for run in runs:
         depth, parent = 0, by_id.get(run.record.get("parent") or "")

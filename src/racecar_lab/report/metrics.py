@@ -1,4 +1,4 @@
-"""Metrics in words, and the units of gains in them."""
+"""The meanings of metrics in words, and the units in which pages show gains in them."""
 
 from __future__ import annotations
 
@@ -69,22 +69,22 @@ MEANINGS = {
     r"lost": "share of nets whose weights were not finite at the end",
     r"dead": "share of nets whose output does not depend on the input",
 }
-"""Pattern of a metric's name → its meaning; {} stands for the groups of the pattern."""
+"""Regular expression for names of metrics → their meaning; {} stands for the groups of the expression."""
 SHARES = re.compile(r"accuracy|_within$|^(probe|tune|auroc)_")
-"""Metrics between 0 and 1, with gains in points."""
+"""Names of metrics that are shares between 0 and 1; pages show gains in them in points, which are hundredths."""
 UNITS = {r"psnr(_scaled)?": "dB", r"ssim(_scaled)?": "SSIM", r"test_l2": "L2"}
-"""Pattern of a metric's name → its unit."""
+"""Regular expression for names of metrics → the unit in which pages show gains in them."""
 
 
 class Unit(NamedTuple):
-    """A unit; a gain is multiplied by ``factor``."""
+    """A unit in which pages show gains: its name, and the ``factor`` that a gain is multiplied by."""
 
     name: str
     factor: float = 1.0
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
-    """The meaning of each metric; a name without one is left out."""
+    """Name of a metric → its meaning in words; names without one are left out."""
     matches = (
         (name, re.fullmatch(pattern, name), text) for name in dict.fromkeys(names) for pattern, text in MEANINGS.items()
     )
@@ -92,7 +92,7 @@ def meanings(names: Iterable[str]) -> dict[str, str]:
 
 
 def unit(claim: Claim) -> Unit:
-    """The unit of a claim's gain: per cent, points, or the unit of the metric."""
+    """The unit in which a claim's gain is shown: per cent, points, or the unit of its metric."""
     if claim.relative:
         return Unit("%", 100.0)
     if SHARES.search(claim.metric):

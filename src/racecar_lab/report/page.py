@@ -1,4 +1,4 @@
-"""The page as HTML, and the same in Markdown."""
+"""The report page, and how it is written as HTML and as Markdown."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from racecar_lab.report.section import Section
 from racecar_lab.report.verdicts import SIGNS
 
 LONGEST = 40
-"""Rows of a table in Markdown, which is a summary; the HTML page has all."""
+"""Maximal number of rows of a table in the Markdown page, which is a summary; the HTML page has all."""
 MOST = 6
-"""Figures of an experiment beside the forest that Markdown shows."""
+"""Maximal number of an experiment's own figures in the Markdown page; its figure of all claims comes in addition."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,8 @@ class Page:
 
     @property
     def tally(self) -> str:
-        """How many experiments and claims, what became of them, and what is no evidence."""
+        """A line for the top of the page: number of experiments, number of claims with each verdict, and which runs are
+        no evidence."""
         findings = [finding for section in self.sections for finding in section.findings]
         counted = words.count(len({section.name for section in self.sections}), "experiment")
         marks = dict.fromkeys(section.mark for section in self.sections if section.mark)
@@ -43,7 +44,8 @@ class Page:
 
 
 def to_html(page: Page) -> str:
-    """One file that needs nothing else: style, script, figures are inside, and the browser is told to load no more."""
+    """The page as one HTML file that needs no other file: style, script and figures are inside, and the browser is told
+    to load no more."""
     folder = resources.files(__package__).joinpath("templates")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -52,7 +54,8 @@ def to_html(page: Page) -> str:
 
 
 def to_markdown(page: Page, folder: str) -> str:
-    """The same tables and verdicts; the main figures are linked from a folder beside it, a sheet for each section."""
+    """The page in Markdown, with the tables and verdicts of the HTML page. The main figures are linked: one SVG in
+    ``folder`` for each section."""
     template = _templates().get_template("page.md")
     text = template.render(page=page, folder=folder, longest=LONGEST, shown=shown_figures)
     text = re.sub(r" +$", "", text, flags=re.MULTILINE)
@@ -65,14 +68,15 @@ def shown_figures(section: Section) -> list[Picture]:
 
 
 def markdown(text: str) -> str:
-    """Text that Markdown takes as it stands, in a table too."""
+    """Escape a text for Markdown, so that it is shown as it is, also in a table: special characters get a backslash,
+    "<" before a tag becomes "&lt;", line breaks become spaces."""
     text = re.sub(r"([\\`*\[\]|])", r"\\\1", " ".join(text.split()))
     text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
 
 
 def fenced(text: str) -> str:
-    """A block of code; its fence is longer than any inside."""
+    """A text as a Markdown block of shell code; the fence of backticks is longer than any inside."""
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}sh\n{text}\n{fence}"
 

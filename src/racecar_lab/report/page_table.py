@@ -1,5 +1,5 @@
-"""A table of a page: one form for HTML and Markdown. pandas' ``to_html`` is not enough: a cell has its text, the value
-that it is sorted by, and a note in small print."""
+"""A table of a page, in one form for HTML and Markdown. pandas' ``to_html`` is not enough: a cell has its text, the
+value that it is sorted by, and a note in small print."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from racecar_lab.report.statistics import Estimate
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table."""
+    """One entry of a table: its text, the number it is sorted by, and a note."""
 
     text: str
     value: float | None = None
-    """The number that it is sorted by; None sorts last."""
+    """Number by which rows are sorted when a page is sorted by this column; None sorts last."""
     kind: str = "text"
-    """"text", "word" (a short text), "number", "variant" or "verdict"."""
+    """Kind of entry, which decides how it is shown: "text", "word" (a short text), "number", "variant" or "verdict"."""
     note: str = ""
-    """More about it, in small print."""
+    """More about the entry, shown in small print below it."""
 
 
 Row = Mapping[str, Cell]
-"""Head of the column → entry."""
+"""A row of a table: head of the column → entry."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with the same heads."""
+    """A table: its caption, and rows that all have the same columns."""
 
     caption: str
     rows: Sequence[Row]
@@ -43,21 +43,22 @@ class Table:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Head of each column → "number", "variant" or "text": how it is aligned, and whether it stays in sight."""
+        """Head of each column → "number", "variant" or "text". By this the page decides how a column is aligned, and
+        whether it stays in sight when the table is scrolled."""
         kinds = {head: {row[head].kind for row in self.rows} for head in (self.rows[0] if self.rows else ())}
         return {head: next((kind for kind in ("number", "variant") if kind in kinds[head]), "text") for head in kinds}
 
 
 def word_cell(text: str) -> Cell:
-    """Text that stays on one line, unless it is long."""
+    """A cell with a text that stays on one line; with more than 32 letters it may be broken."""
     return Cell(text, kind="word" if len(text) <= 32 else "text")
 
 
 def number_cell(value: float | None, write: Callable[[Any], str], note: str = "") -> Cell:
-    """A number, written by a function."""
+    """A cell with a number, which the function ``write`` turns into text; None becomes a dash."""
     return Cell(words.NONE if value is None else write(value), value, "number", note)
 
 
 def mean_cell(estimate: Estimate | None) -> Cell:
-    """Mean ± standard deviation."""
+    """A cell with the mean ± standard deviation of an estimate; None becomes a dash."""
     return Cell(words.plus_minus(estimate), None if estimate is None else estimate.mean, "number")

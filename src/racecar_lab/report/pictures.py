@@ -1,4 +1,4 @@
-"""Figures as SVG for pages: words stay words, colours follow the reader's choice of light or dark."""
+"""Figures as SVG for pages: words stay words, and colours follow the reader's choice of a light or dark page."""
 
 from __future__ import annotations
 
@@ -20,35 +20,36 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST = 200_000
-"""Characters of SVG; a larger figure becomes a PNG inside of a small one."""
+"""Maximal number of characters of an SVG; a larger figure becomes a PNG inside a small SVG."""
 PAGE_COLOURS = {
     "#ffffff": "#1d2024", "#000000": "#e8e6e1", "#333333": "#e8e6e1", "#dddddd": "#363a40",
     "#14702e": "#8ddb9f", "#565b61": "#b9bdc2", "#a3241c": "#ff9d93",
 }  # fmt: skip
-"""Paper, ink, lines and verdicts of our figures → the same on a dark page, as in page.css."""
+"""Colour in a figure → the colour that replaces it on a dark page, as in page.css: of the paper, of ink and lines, of
+verdicts."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, ready for the page and for the sheet beside it."""
+    """A figure as SVG, for the HTML page, and for the sheet of figures that the Markdown page shows."""
 
     title: str
     alt: str
     """Alternative text for people who cannot see the figure: its label in matplotlib."""
     width: float
-    """Points, like ``height``."""
+    """Width in points (1/72 inch), like ``height``."""
     height: float
     svg: str
-    """The figure in the colours of day."""
+    """The figure as SVG in the colours of a light page."""
 
     @property
     def data(self) -> str:
-        """The SVG as an address of its own."""
+        """The figure as a data: URL for an HTML image, with its colours for light and dark pages."""
         return f"data:image/svg+xml;base64,{base64.b64encode(with_night(self.svg).encode()).decode()}"
 
 
 def picture(figure: Figure, title: str) -> Picture:
-    """Draw a figure."""
+    """Draw a matplotlib figure as SVG; if that is too large, as a PNG inside an SVG."""
     width, height = (72 * inches for inches in figure.get_size_inches())
     svg = to_svg(figure)
     if len(with_night(svg)) > LARGEST:
@@ -59,14 +60,16 @@ def picture(figure: Figure, title: str) -> Picture:
 
 
 def to_svg(figure: Figure) -> str:
-    """A figure as SVG, without what nobody sees: metadata, names of groups, less than a hundredth of a point."""
+    """A figure as SVG, made small: without metadata, names of groups, and digits of less than a hundredth of a
+    point."""
     svg = _draw(figure, "svg").decode()
     svg = re.sub(r' id="[a-zA-Z0-9.]+_\d+"(?=>)|\n *| transform="rotate\(-0 [^"]*"', "", svg[svg.index("<svg") :])
     return re.sub(r' (?:d|x|y|width|height)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _short, places[0]), svg)
 
 
 def with_night(svg: str) -> str:
-    """The same with a style sheet instead of styles, and with its colours on a dark page."""
+    """An SVG with one style sheet instead of a style in each element; the sheet has the colours for light and dark
+    pages."""
     names = {style: f"s{i}" for i, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', svg)))}
     svg = re.sub(r' style="([^"]*)"', lambda style: f' class="{names[style[1]]}"', svg)
     day = "".join(f".{name}{{{style}}}" for style, name in names.items()).replace(": ", ":").replace("; ", ";")
@@ -77,7 +80,7 @@ def with_night(svg: str) -> str:
 
 
 def save_svg(figure: Figure, path: Path) -> None:
-    """Write a figure as SVG."""
+    """Write a matplotlib figure into an SVG file, with colours for light and dark pages."""
     write_text(path, with_night(to_svg(figure)))
 
 

@@ -1,4 +1,4 @@
-"""How records were made, and the notes in them."""
+"""Texts of a page on how its runs were made: commands, versions, machines, settings, and the notes in records."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from racecar_lab.running.run import Run
 
 
 def commands(runs: Sequence[Run]) -> list[str]:
-    """Command lines that made these runs, or that asked for them when they were there."""
+    """Command lines that made these runs or, for runs that had been made before, asked for them under another setting;
+    each once."""
     makers = (run.record["made"] for run in runs)
     lines = (str(maker.get("asked_by") or maker.get("command") or "") for maker in makers)
     return list(dict.fromkeys(filter(None, lines)))
 
 
 def facts(runs: Sequence[Run], groups: Sequence[Group]) -> dict[str, str]:
-    """Versions, machines and common settings of the records. A run that two settings share was trained once."""
+    """Name → text on how runs were made: number of stages, time, device, versions and common settings. A run that two
+    settings share is counted once, as it was trained."""
     runs = list({run.id: run for run in runs}.values())
 
     def all_of(name: str) -> str:
@@ -43,8 +45,8 @@ def facts(runs: Sequence[Run], groups: Sequence[Group]) -> dict[str, str]:
 
 
 def notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
-    """The number of records that newer ones replace, and the notes of runs; a later stage repeats that of the one
-    before, and is left out."""
+    """Sentences for the page: how many records were left out because newer ones replace them, and the notes in the
+    records of runs. If a stage repeats the note of the one before, it is left out."""
     texts = []
     if replaced := len(runs) - sum(len(group.all_runs) for group in groups):
         texts.append(
@@ -63,13 +65,13 @@ def notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
 
 
 def _varying(groups: Sequence[Group]) -> set[str]:
-    """Fields of the configuration that are not the same in all runs, the clusters' among them."""
+    """Names of the configuration fields that are not the same in all runs; the field of the clusters is one of them."""
     settings = {name for group in groups for name, _ in group.setting}
     return settings | {group.clusters.field for group in groups if group.clusters is not None}
 
 
 def _note(run: Run, varying: set[str]) -> str:
-    """The run and its note, as "RR (0.1), A, net = linear: the loss was not finite"."""
+    """A run and its note as a text, such as "RR (0.1), A, net = linear: the loss was not finite"."""
     whose = run.variant if run.weight is None else f"{run.variant} ({words.number(run.weight)})"
     setting = tuple((name, plain(value)) for name, value in run.config.items() if name in varying)
     parts = ", ".join(filter(None, (whose, run.stage, label(setting))))

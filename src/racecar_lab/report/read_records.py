@@ -28,7 +28,7 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 
 def inside(folder: Path) -> list[Path]:
-    """The subfolders that hold records, of a folder that holds none itself."""
+    """The subfolders that hold records; none if the folder holds records itself."""
     if any((folder / "records").glob("*.json")) or (folder / RUNS).exists():
         return []
     folders = {path.parent.parent for path in folder.glob("*/records/*.json")}
@@ -36,7 +36,7 @@ def inside(folder: Path) -> list[Path]:
 
 
 def _advice(folder: Path) -> str:
-    """The message about a folder without records."""
+    """The error message for a folder without records."""
     if folder.name == "records" and any(folder.glob("*.json")):
         return f"{folder} holds the records themselves: name the folder that it is in, {folder.parent}"
     command = f"racecar run NAME --out {shlex.quote(str(folder))}"

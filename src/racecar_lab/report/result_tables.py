@@ -1,4 +1,5 @@
-"""The measurements of runs as tables: beside the paper's numbers, and the tables that runs brought themselves."""
+"""Tables of what runs measured: metrics beside the paper's numbers, and averages of the tables that runs have in their
+records."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def group_cells(group: Group) -> dict[str, Cell]:
-    """The first cells of a row: which runs it is about."""
+    """The first cells of a table row, which identify a group of runs: stage, setting, variant, λ and tuned settings."""
     return {
         "stage": word_cell(group.stage),
         "setting": word_cell(label(group.setting)),
@@ -30,7 +31,7 @@ def group_cells(group: Group) -> dict[str, Cell]:
 def results_table(
     caption: str, groups: Sequence[Group], metrics: Sequence[Metric], paper: Sequence[Paper] = ()
 ) -> Table:
-    """Means of some metrics beside the paper's."""
+    """Table of the means of some metrics beside the paper's numbers, a row for each metric and group."""
     rows = []
     for stage, metric in metrics:
         for group in [group for group in groups if group.stage == stage]:
@@ -49,7 +50,7 @@ def results_table(
 
 
 def inner_tables(groups: Sequence[Group]) -> list[Table]:
-    """Tables that runs brought themselves (lists of objects), averaged over seeds.
+    """Average the tables that runs have in their records (lists of dicts) over the seeds; one table for each name.
 
     Rows of different runs are the same row if their words agree, and as many of their whole numbers as are needed to
     tell the rows of one run apart; all other numbers are averaged.
@@ -82,7 +83,7 @@ def _averaged(name: str, tables: Sequence[tuple[Group, Rows]]) -> Table:
 
 
 def _roles(tables: Sequence[Rows]) -> tuple[list[str], list[str]]:
-    """Fields that identify a row, and fields that were measured."""
+    """Names of the columns that identify a row, and names of those with measured numbers, which are averaged."""
     fields = dict.fromkeys(field for rows in tables for row in rows for field in row)
 
     def only(field: str, kind: Any) -> bool:
@@ -101,7 +102,7 @@ def _pick(row: Mapping[str, Any], keys: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _numbers(rows: Rows, field: str) -> list[float]:
-    """The finite numbers of a field."""
+    """The finite numbers in one column of some rows."""
     values = (row.get(field) for row in rows)
     return [value for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
 
@@ -114,7 +115,8 @@ def _paper(printed: Paper | None) -> Cell:
 
 
 def _runs(group: Group, metric: str) -> Cell:
-    """The number of runs behind a mean; the note has its clusters, and the runs that diverged or died."""
+    """A cell with the number of runs behind a mean; its note says in how many clusters they are, and how many runs
+    diverged or died."""
     values = group.values(metric)
     many = "" if group.clusters is None else f"in {words.count(len({key[0] for key in values}), group.clusters.field)}"
     return number_cell(len(values), str, ", ".join(filter(None, (many, group.broken_text))))

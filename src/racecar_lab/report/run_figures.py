@@ -1,4 +1,4 @@
-"""Figures of runs as such: all values of a metric, and curves over training."""
+"""Figures for experiments that draw none themselves: all runs' values of a metric, and curves over training."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 120
-"""More of them on a line cannot be seen, and make the page heavy."""
+"""Maximal number of points on a line: more cannot be seen, and make the page heavy."""
 LONGEST = 32
-"""Letters of a name."""
+"""Maximal number of letters of a name in a figure; the rest is cut off."""
 ROW = 0.3
-"""Inches of a row of runs."""
+"""Height of a row of runs in a figure, in inches."""
 BROKEN = "#A3241C"
-"""The colour of what is said of nets that died or diverged."""
+"""Colour of the text that counts the nets of a group that died or diverged."""
 
 
 def usual_figures(groups: Sequence[Group], metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> dict[str, Figure]:
-    """Figures by title, for experiments that draw nothing themselves, for each setting: every run of some metrics; then
-    curves over training."""
+    """The figures of an experiment that draws none itself, title → figure. For each setting: every run of some metrics;
+    then curves over training."""
     runs, over_training = {}, {}
     for setting, members in collect((group.setting, group) for group in groups).items():
         where = f" ({label(setting)})" if setting else ""
@@ -59,7 +59,7 @@ def runs_figure(
     and diverged nets are counted beside their row.
 
     Args:
-        groups: of one setting.
+        groups: groups of one setting.
         metrics: stage and name of each panel; the panels stand below each other.
         paper: values that the paper prints.
         name_of: the text beside a group; None: its variant, with λ where that is needed.
@@ -87,7 +87,8 @@ def runs_figure(
 
 
 def _row(axis: Axes, y: float, group: Group, metric: str, paper: float | None) -> float | None:
-    """The runs of a group; returns their mean. Nets that died are no part of it: they are counted."""
+    """Draw the runs of a group as a row of dots, and return their mean. Nets that died are neither drawn nor part of
+    the mean: their number is written beside."""
     dead = set(group.dead)
     values = [value for seed, value in group.values(metric).items() if seed not in dead]
     style = look(group.variant, round(y))
@@ -126,7 +127,8 @@ def curves_figure(groups: Sequence[Group], stage: str, name: str) -> Figure:
 
 
 def curves(group: Group) -> dict[str, dict[float, list[float]]]:
-    """Name of a curve → place → values of the seeds there; without those that are 0 all the time."""
+    """The curves over training of a group's runs: name of a curve → place (epoch or step) → values of the seeds there.
+    Curves that are 0 all the time are left out."""
     over = _over([group])
     points: dict[str, list[tuple[float, float]]] = {}
     for run in group.runs.values():
@@ -140,7 +142,7 @@ def curves(group: Group) -> dict[str, dict[float, list[float]]]:
 
 
 def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], others: Sequence[Group]) -> list[float]:
-    """Draw one curve, if it has points; returns the means."""
+    """Draw the mean curve of a group with a band of ± one standard deviation, if it has points; returns the means."""
     places = sorted(curve)
     places = places[:: -max(1, -(-len(places) // POINTS))][::-1]  # from the end, so that the last one stays
     means = [mean for place in places if (mean := estimate(curve[place])) is not None]
@@ -155,17 +157,17 @@ def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], others: 
 
 
 def _over(groups: Sequence[Group]) -> str:
-    """The unit of a curve's places: epoch, step, or just points."""
+    """Label of the horizontal axis of curves: "epoch", "step", or "point" if records have neither."""
     names = {name for group in groups for run in group.runs.values() for name in run.record.get("curves", {})}
     return next((name for name in ("epoch", "step") if name in names), "point")
 
 
 def _name(group: Group, others: Sequence[Group]) -> str:
-    """The variant, with its λ where that is needed to tell it from others."""
+    """Label of a group in a figure: its variant, with λ if others of the same variant are drawn."""
     alone = sum(other.variant == group.variant for other in others) == 1
     return _text(group.variant) if alone else f"{_text(group.variant)} {words.number(group.weight, 2)}"
 
 
 def _text(name: str) -> str:
-    """A name as it stands in a figure: not too long, and no formula whatever its letters are."""
+    """A name as a text for matplotlib: cut if it is long, and no formula whatever its letters are."""
     return (name if len(name) <= LONGEST else name[: LONGEST - 1] + "…").replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""One experiment on the page: its verdict, tables, figures, and how it was made."""
+"""One experiment's part of the report page: its verdict, tables, figures, and how its runs were made."""
 
 from __future__ import annotations
 
@@ -32,45 +32,48 @@ UNKNOWN = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Section:
-    """All that the page says of an experiment."""
+    """All that the report page says of one experiment."""
 
     name: str
     anchor: str
     title: str
     place: str
-    """Section of the paper."""
+    """Section of the paper that the experiment is from."""
     summary: str
     mark: str
-    """The purpose of its runs if they are no evidence; empty if they are."""
+    """Reason why the runs are no evidence, such as "quick runs: no evidence"; empty if they are evidence."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """The data, the loss, the first weights, the cost of a step; before the tables."""
+    """Heading → text that is shown before the tables: on the data, the loss, the initial weights, the cost of a
+    step."""
     findings: Sequence[Finding] = ()
     finding: str = ""
-    """The outcome in one sentence."""
+    """The outcome of the claims in one sentence; empty if there are none."""
     forest: Picture | None = None
-    """One picture of all claims with a verdict; None if there are none."""
+    """Figure of all claims that have a verdict; None if there are none."""
     opening: Table | None = None
-    """The experiment's own table of the paper and ours, below the forest."""
+    """The experiment's own short table of the paper's results and ours, below the figure of all claims; None: it has
+    none."""
     figures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
     more: Sequence[Table] = ()
-    """Long tables, folded away at first."""
+    """Long tables, which the page shows only when they are unfolded."""
     notes: Sequence[str] = ()
     glossary: Mapping[str, str]
-    """Variants, stages and metrics, with their meanings."""
+    """Name of a variant, stage or metric → its meaning."""
     commands: Sequence[str]
     facts: Mapping[str, str]
     problem: str = ""
-    """The error while its figures were drawn; empty if there was none."""
+    """Message of the error while the experiment's figures were drawn; empty if there was none."""
 
     @property
     def verdict(self) -> str:
-        """The verdict on all claims together; empty if there are none."""
+        """The verdict on all claims of the experiment together; empty if there are none."""
         return overall([finding.verdict for finding in self.findings]) if self.findings else ""
 
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
-        """For each configuration: its fields that differ, its verdict, and the number of claims with each verdict."""
+        """For each configuration: text of its fields that differ from others, its verdict, and the number of claims
+        with each verdict."""
         families = collect((str(finding.family), finding) for finding in self.findings)
         return [
             (name, overall([finding.verdict for finding in members]), tally(members))
@@ -79,14 +82,14 @@ class Section:
 
 
 def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment | None, purpose: str = "") -> Section:
-    """Judge and draw the runs of an experiment.
+    """The page's section on an experiment: its claims are judged by the runs, and its tables and figures made.
 
     Args:
-        name: of the experiment.
-        anchor: unlike that of every other section.
-        runs: all of the experiment, diverged ones too.
-        experiment: what it claims; None if nobody knows it, then nothing is claimed.
-        purpose: what the runs were made for; nothing is judged by those that are no evidence.
+        name: name of the experiment.
+        anchor: the section's name in addresses; every section has another one.
+        runs: all runs of the experiment, diverged ones too.
+        experiment: the experiment; None if no experiment has this name, and then nothing is claimed.
+        purpose: purpose of the runs, one of ``PURPOSES``; claims are judged only by evidence, which is "".
     """
     known: Experiment[Any] = experiment or Experiment()
     groups = gather(runs, known.clusters)
@@ -109,8 +112,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
 
 
 def _written_by(experiment: Experiment[Any], common: Section, groups: Sequence[Group]) -> Section:
-    """The section of an experiment of many settings, which writes its notes and tables itself. Of runs that are
-    evidence the first note is the outcome."""
+    """The page's section on an experiment with too many settings for the usual tables, whose notes and tables its own
+    function ``sentences_and_tables`` writes. Of runs that are evidence the first note is the outcome."""
     runs = sorted((run for group in groups for run in group.all_runs.values()), key=lambda run: not run.finished)
     assert experiment.reporting.sentences_and_tables is not None
     texts, tables = experiment.reporting.sentences_and_tables(runs)
@@ -121,8 +124,8 @@ def _written_by(experiment: Experiment[Any], common: Section, groups: Sequence[G
 
 
 def _measured(experiment: Experiment[Any], common: Section, groups: Sequence[Group]) -> Section:
-    """Claims with their verdicts, the measurements, and the figures. Metrics that claims or the paper name come
-    first."""
+    """The page's section on an experiment in the usual form: claims with their verdicts, measurements and figures.
+    Metrics that claims or the paper name come first."""
     runs = [run for group in groups for run in group.runs.values()]
     claims, paper = claims_of(experiment.claims, groups), experiment.reporting.paper
     named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in paper}
@@ -158,13 +161,13 @@ def _measured(experiment: Experiment[Any], common: Section, groups: Sequence[Gro
 
 
 def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
-    """The findings on an experiment's claims by some runs."""
+    """The findings on an experiment's claims, which are its claims with gains and verdicts, from some runs."""
     return _findings(experiment, gather(runs, experiment.clusters))
 
 
 def _findings(experiment: Experiment, groups: Sequence[Group]) -> list[Finding]:
     def usual(config: Mapping[str, Any], variant: str) -> float | None:
-        """The λ that it gives a variant; None if its records come from another version of it."""
+        """The experiment's default λ of a variant; None if the records come from another version of the experiment."""
         known = config_of(experiment, config)
         try:
             return None if known is None else experiment.weight(known, variant)

@@ -8,7 +8,7 @@ from typing import Any
 from racecar_lab.training.loss_config import LOSS, loss_name
 
 Setting = tuple[tuple[str, Any], ...]
-"""Names and values of fields."""
+"""Names and values of configuration fields."""
 
 
 def differing(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[Setting]:
@@ -20,17 +20,17 @@ def differing(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -
 
 
 def without(setting: Setting, names: Collection[str]) -> Setting:
-    """A setting without some fields."""
+    """A setting without the fields of these names."""
     return tuple((name, value) for name, value in setting if name not in names)
 
 
 def only(setting: Setting, names: Collection[str]) -> Setting:
-    """Some fields of a setting."""
+    """The fields of these names from a setting."""
     return tuple((name, value) for name, value in setting if name in names)
 
 
 def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """True if a configuration has these values; a frozenset allows any of its members."""
+    """True if a configuration has the values ``where``, name → value; a frozenset allows any of its members."""
     return all(
         name in config and plain(config[name]) in (wanted if isinstance(wanted, frozenset) else [plain(wanted)])
         for name, wanted in where.items()
@@ -43,8 +43,8 @@ def label(setting: Setting) -> str:
 
 
 def with_loss(setting: Setting) -> Setting:
-    """A setting whose fields of the loss are replaced by one, ("loss", name), if it has all of them and the loss has a
-    name."""
+    """A setting in which the fields of the reverse loss are replaced by one, ("loss", name), if it has all of them and
+    this loss has a name; otherwise unchanged."""
     loss = loss_name(dict(setting)) if set(LOSS) <= dict(setting).keys() else None
     return setting if loss is None else (*without(setting, LOSS), ("loss", loss))
 

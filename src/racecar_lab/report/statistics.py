@@ -1,4 +1,5 @@
-"""Means with their doubt, paired differences and shares, Holm's correction, and the effects that runs could show.
+"""Means with their uncertainty, paired differences and shares, Holm's correction, and the smallest effects that runs
+could show.
 
 The distributions are scipy's. Ours are the t-test that allows for folds with shared training data, and Holm's method,
 which scipy does not have.
@@ -15,24 +16,24 @@ from typing import Any, NamedTuple
 from racecar.support.extras import need
 
 ALPHA = 0.05
-"""Largest chance of an error in all claims of an experiment together."""
+"""Significance level: maximal probability of an error in any claim of a configuration, all of them together."""
 LEVEL = 1 - ALPHA
-"""Level of an interval that is not corrected."""
+"""Confidence level of an interval without Holm's correction."""
 POWER = 0.8
-"""Chance with which an effect is seen that could have been shown."""
+"""Power of a test: the probability with which the smallest effect that counts as detectable is detected."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean, and the number and spread of the values behind it."""
+    """A mean, with the number of values behind it and their standard deviation."""
 
     n: int
     mean: float
     sd: float | None
     """Standard deviation with n − 1; None for a single value."""
     overlap: float = 0.0
-    """Share of data that the values have in common: the variance of their mean is (1/n + overlap) times theirs. See
-    ``Clusters``."""
+    """Number added to 1/n in the variance of the mean, because the values share data: the variance of the mean is (1/n
+    + overlap) times that of a value. See ``Clusters``."""
 
     @property
     def error(self) -> float | None:
@@ -40,61 +41,63 @@ class Estimate:
         return None if self.sd is None else self.sd * math.sqrt(1 / self.n + self.overlap)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """Student's interval of the mean; None for a single value."""
+        """Student's confidence interval of the mean; None for a single value."""
         if self.error is None:
             return None
         half = self._quantile(level) * self.error
         return self.mean - half, self.mean + half
 
     def times(self, factor: float) -> Estimate:
-        """The same in another unit."""
+        """The estimate in another unit: mean and standard deviation are multiplied by a factor."""
         return replace(self, mean=factor * self.mean, sd=None if self.sd is None else abs(factor) * self.sd)
 
     @property
     def p(self) -> float | None:
-        """p-value of the two-sided t-test against 0."""
+        """p-value of the two-sided t-test of the mean against 0; None for a single value."""
         return self._p_value(self.mean)
 
     def p_within(self, margin: float) -> float | None:
-        """p-value of the two one-sided t-tests that the mean lies within ±margin (Schuirmann 1987), doubled: below α
-        exactly if Student's two-sided interval of level 1 − α lies inside."""
+        """p-value for the claim that the mean lies within ±margin: that of two one-sided t-tests (Schuirmann 1987),
+        doubled, so that it is below α exactly if Student's interval of level 1 − α lies within ±margin. None for a
+        single value."""
         return self._p_value(max(0.0, margin - abs(self.mean)))
 
     def smallest(self, level: float = LEVEL) -> float | None:
-        """The smallest mean that as many values with this spread show in four of five cases: Student's interval of that
-        level then excludes 0."""
+        """The smallest true mean that as many values with this spread would show with probability 0.8; it is shown if
+        Student's interval of this level excludes 0. None for a single value."""
         if self.error is None:
             return None
         inverse = need("scipy.special", "lab").nctdtrinc
         return float(inverse(self.n - 1, 1 - POWER, self._quantile(level))) * self.error
 
     def power(self, mean: float, level: float = LEVEL) -> float | None:
-        """How often as many values with this spread show such a mean: Student's interval of that level lies on its side
-        of 0."""
+        """Probability that as many values with this spread show a true mean of this size: Student's interval of this
+        level lies on its side of 0. None for a single value."""
         if not self.error:  # values without any spread leave no doubt
             return None if self.error is None else float(mean != 0)
         return float(_stats().nct.sf(self._quantile(level), self.n - 1, abs(mean) / self.error))
 
     def _p_value(self, distance: float) -> float | None:
-        """Two-sided p-value of a mean so far from the hypothesis."""
+        """Two-sided p-value of a t-test whose mean lies ``distance`` from the hypothesis; None for a single value."""
         if not self.error:
             return None if self.error is None else float(distance == 0)
         return 2 * float(_stats().t.sf(abs(distance) / self.error, self.n - 1))
 
     def _quantile(self, level: float) -> float:
-        """Half the width of Student's interval in standard errors."""
+        """Half the width of Student's interval of this level, in standard errors of the mean."""
         return float(_stats().t.isf((1 - level) / 2, self.n - 1))
 
 
 @dataclass(frozen=True)
 class PairedShares:
-    """How much more often one side of pairs fails than the other, exactly, whatever the failures depend on."""
+    """The difference between the shares of failures on the two sides of pairs, with exact tests, which are valid
+    whatever the failures depend on."""
 
     n: int
     worse: int
-    """Pairs in which the side that is claimed to be better fails alone."""
+    """Number of pairs in which only the side fails that is claimed to be better."""
     better: int
-    """Pairs in which the other side fails alone."""
+    """Number of pairs in which only the other side fails, which is not claimed to be better."""
     sd: None = None
 
     @property
@@ -104,33 +107,36 @@ class PairedShares:
 
     @property
     def p(self) -> float:
-        """p-value of McNemar's exact test."""
+        """p-value of McNemar's exact test that both sides fail equally often."""
         return exact_pairs(self.worse, self.better)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Interval of the difference, given how many pairs differ: Clopper and Pearson's of the share of those that
-        speak for the claim. It excludes 0 exactly if McNemar's exact test of that level rejects."""
+        """Confidence interval of the difference of the shares, given how many pairs differ: Clopper and Pearson's of
+        the share of those that speak for the claim. It excludes 0 exactly if McNemar's exact test of that level
+        rejects."""
         differ = self.worse + self.better
         low, high = exact_share(self.better, differ, level) if differ else (0.5, 0.5)
         return (2 * low - 1) * differ / self.n, (2 * high - 1) * differ / self.n
 
     def smallest(self, level: float = LEVEL) -> float:
-        """The smallest difference that so many pairs can show: all that differ speak for it."""
+        """The smallest difference of the shares that so many pairs can show at this level, if all pairs that differ
+        speak for the claim."""
         return min(1.0, math.ceil(1 - math.log2(1 - level)) / self.n)
 
     def power(self, mean: float, level: float = LEVEL) -> None:
-        """Not known without how many pairs would differ."""
+        """None: the power is not known without the number of pairs that would differ."""
 
     def times(self, factor: float) -> Estimate:
-        """The same in another unit, without its doubt."""
+        """The difference of the shares in another unit, multiplied by a factor, as an estimate without standard
+        deviation."""
         return Estimate(self.n, factor * self.mean, None)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and standard deviation; None if there are no values.
+    """Mean and standard deviation of some values; None if there are no values.
 
-    The mean is summed in units of the largest value, as that of the published tables was: ``statistics.mean`` rounds
-    four of their means, which lie between two numbers of so many digits, to the other one.
+    The mean is summed in units of the largest value, as that of the published tables was: ``statistics.mean``
+    would print four of those means differently, because they lie halfway between two numbers of the printed digits.
     """
     if not values:
         return None
@@ -140,8 +146,8 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 
 def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool, relative: bool = False) -> list[float]:
-    """Paired differences over the seeds that both have, positive in the claimed direction; with ``relative`` as shares
-    of the other value, where that is not 0."""
+    """Paired differences between the sides ``better`` and ``than``, over the seeds that both have; positive in the
+    claimed direction. With ``relative`` they are shares of the value of ``than``, where that is not 0."""
     sign = 1 if higher else -1
     pairs = [(better[seed], than[seed]) for seed in sorted(better.keys() & than.keys())]
     if relative:
@@ -150,11 +156,12 @@ def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool, 
 
 
 class Corrected(NamedTuple):
-    """A test after Holm's correction."""
+    """p-value and level of a test after Holm's correction."""
 
     p: float | None
     level: float
-    """Level at which the interval of the difference excludes 0 exactly if the test is rejected."""
+    """Confidence level at which the interval of the difference excludes 0 exactly if the hypothesis of no difference is
+    rejected."""
 
 
 def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Corrected]:
@@ -178,7 +185,7 @@ def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Correct
 
 
 def exact_share(count: int, total: int, level: float = LEVEL) -> tuple[float, float]:
-    """Clopper and Pearson's exact interval of a share, of ``count`` among ``total``."""
+    """Clopper and Pearson's exact confidence interval of a share, for ``count`` cases among ``total``."""
     low, high = _stats().binomtest(count, total).proportion_ci(level)
     return float(low), float(high)
 

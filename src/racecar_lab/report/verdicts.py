@@ -1,11 +1,12 @@
-"""The rules by which intervals become verdicts. They were fixed before the runs, after tests on made-up data."""
+"""The rules by which confidence intervals of gains become verdicts on claims. They were fixed before the runs, after
+tests on made-up data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 FEWEST = 3
-"""Minimal number of pairs for a verdict."""
+"""Minimal number of pairs (runs of both sides with the same seed, or clusters of them) for a verdict."""
 
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 TOO_FEW, NOT_RUN = "too few runs", "not run"

@@ -1,4 +1,4 @@
-"""Numbers as people read them. Minus signs are real ones; None is a dash."""
+"""Numbers as texts for people. Minus signs are real ones; None becomes a dash."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from racecar_lab.report.statistics import Estimate
 
 NONE = "–"
 MOST_PLACES = 6
-"""Decimal places; smaller numbers are written with an exponent."""
+"""Maximal number of decimal places; numbers that would need more are written with an exponent."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number with so many significant digits."""
+    """A number as text with this many significant digits; None becomes a dash."""
     return NONE if value is None else _typeset(f"{value:z.{digits}g}")
 
 
 def plus_minus(estimate: Estimate | None) -> str:
-    """Mean ± standard deviation, to two digits of the latter."""
+    """Text "mean ± standard deviation", rounded to two digits of the standard deviation; None becomes a dash."""
     if estimate is None:
         return NONE
     mean, sd = estimate.mean, estimate.sd
@@ -30,7 +30,7 @@ def plus_minus(estimate: Estimate | None) -> str:
 
 
 def interval(ends: tuple[float, float] | None) -> str:
-    """Both ends, to two digits of the distance between them."""
+    """Text "low to high" of an interval, rounded to two digits of half its width; None becomes a dash."""
     if ends is None:
         return NONE
     low, high = ends
@@ -41,7 +41,8 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def signed(value: float | None, spread: float | None = None) -> str:
-    """A difference, to two digits of the spread that it may be held against."""
+    """A difference with its sign as text, rounded to two digits of ``spread``, such as its standard deviation; to three
+    digits of its own if that is None or 0."""
     if value is None:
         return NONE
     places = _places(spread or 0.0)
@@ -60,14 +61,14 @@ def ratio(value: float | None) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration, in the unit that suits it."""
+    """A duration in seconds as text, in the unit that suits it."""
     units = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
     name = next((name for name, size in units.items() if value >= size), "µs")
     return f"{value / units[name]:.3g} {name}"
 
 
 def size(count: float) -> str:
-    """Bytes, in the unit that suits them."""
+    """A number of bytes as text, in the unit that suits it."""
     units = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
     name = next((name for name, size in units.items() if count >= size), "")
     return f"{count / units[name]:.3g} {name}" if name else f"{count:.0f} B"
@@ -79,7 +80,8 @@ def count(n: int, singular: str, plural: str = "") -> str:
 
 
 def _places(spread: float, largest: float = 0.0) -> int | None:
-    """Decimal places that show two digits of a spread; None if exponents are shorter."""
+    """Number of decimal places that show two digits of a spread; None if numbers up to ``largest`` are shorter with an
+    exponent."""
     if spread <= 0 or not math.isfinite(spread) or largest >= 1e5:
         return None
     places = max(0, 1 - math.floor(math.log10(spread)))
@@ -87,7 +89,7 @@ def _places(spread: float, largest: float = 0.0) -> int | None:
 
 
 def _typeset(text: str) -> str:
-    """Short exponents and real minus signs."""
+    """The text of a number with short exponents (e-5, not e-05) and real minus signs."""
     for long, short in (("e-0", "e-"), ("e+0", "e"), ("e+", "e")):
         text = text.replace(long, short)
     return text.replace("-", "−")

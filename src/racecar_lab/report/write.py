@@ -1,4 +1,4 @@
-"""Make the page of a folder of records."""
+"""Makes the report page of a results folder, and writes its files."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ FIGURES = "figures"
 
 @dataclass(frozen=True)
 class Report:
-    """The files of a page, and the problems that it names."""
+    """Paths of the files of a page, and the problems that it names."""
 
     html: Path
     markdown: Path
     problems: Sequence[str]
-    """Records that could not be read and figures that could not be drawn; the page names them too."""
+    """Messages about records that could not be read and figures that could not be drawn; the page has them, too."""
 
 
 def write_report(folder: Path, experiments: Mapping[str, Experiment]) -> Report:
-    """Write report.html and report.md, and the figures of the latter, into a folder of records, or into one of such
-    folders: then it is one page, and runs of different folders are not mixed. The same records make the same files.
+    """Write report.html and report.md, and the figures of the latter, into a results folder. In a folder of such
+    folders they are one page of all, on which runs of different folders are not mixed. The same records make the same
+    files.
 
     Args:
-        folder: as ``racecar run --out`` names it, or the one above.
-        experiments: by name; they say what is claimed, and draw figures of their own.
+        folder: a results folder, as ``racecar run --out`` names it, or a folder of such folders.
+        experiments: name → experiment, which says what is claimed and may draw figures.
 
     Raises:
         ValueError: there is no record that can be read.
@@ -76,7 +77,7 @@ def build(parts: Mapping[str, Sequence[Run]], experiments: Mapping[str, Experime
 
 
 def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[tuple[str, str], list[Run]]:
-    """Runs by experiment and purpose."""
+    """Divide runs by (experiment's name, purpose); known experiments come first."""
     kinds: dict[tuple[str, str], list[Run]] = {(name, purpose): [] for name in experiments for purpose in PURPOSES}
     for run in runs:
         kinds.setdefault((str(run.record["experiment"]), run.purpose), []).append(run)
@@ -84,7 +85,7 @@ def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[t
 
 
 def _anchor(name: str, others: Sequence[str]) -> str:
-    """A name as part of an address, unlike all others."""
+    """A name as an HTML anchor, which is none of ``others``."""
     anchor = "in-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "experiment")
     while anchor in others:
         anchor += "-again"
