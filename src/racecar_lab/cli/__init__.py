@@ -1,1 +1,1 @@
-"""Commands of the laboratory: list, run, sweep, search, report, data."""
+"""Commands of the laboratory: list, run, sweep, search, report, film, data."""

@@ -105,7 +105,7 @@ def make_data(names: Names, folder: Folder = None) -> None:
 
 
 def _fetchable(source: Source) -> str:
-    """Yes or no: the data set can be fetched; or "made"."""
+    """How a data set gets here, for the table: "yes" (it can be fetched), "no", or "made" (it is computed)."""
     return "yes" if source.downloads else "no" if source.make is None else "made"
 
 

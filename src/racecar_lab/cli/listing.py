@@ -1,4 +1,4 @@
-"""``racecar list``."""
+"""``racecar list``: the table of experiments and the data that each one needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_experiments() -> None:
 
 
 def _needs(experiment: Experiment) -> str:
-    """The data sets of an experiment, and those of its short form if they differ."""
+    """Names of the data sets of an experiment, and of those of its short form if they differ."""
     configs = (experiment.Config(**settings) for settings in ({}, experiment.quick.settings_shipped))
     usual, quick = (", ".join(source.name for source in experiment.sources(config)) or "none" for config in configs)
     return usual if usual == quick else f"{usual} (quick: {quick})"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run_options(options: CommandOptions, folder: Path) -> RunOptions:
-    """The engine's options, from those of a command. Options that the engine would ignore are refused."""
+    """Turn the options of a command into those of the engine. Options that the engine would ignore are refused."""
     from racecar_lab.running import runner
     from racecar_lab.running.engines.base import RunOptions
     from racecar_lab.running.record_writer import Maker
@@ -47,7 +47,7 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
 
 
 def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool = False) -> None:
-    """Do the jobs, and print a summary unless ``quiet``; raises ValueError if some failed."""
+    """Do the jobs of a command, and print a summary unless ``quiet``; raises ValueError if some failed."""
     from racecar_lab.own import NAMES
     from racecar_lab.running import runner
     from racecar_lab.running.jobs import with_earlier
@@ -94,7 +94,8 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
 
 
 def _print_budget(jobs: Sequence[Job], options: RunOptions, engine: str) -> None:
-    """Print the estimated time of every method, and of all together."""
+    """Time the first steps of the experiment streams, and print the estimated time of every method and of all together;
+    any other experiment is refused."""
     from racecar.support.table import table
     from racecar_lab.report.words import seconds
     from racecar_lab.running import runner
@@ -126,7 +127,7 @@ def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:
 
 
 def _check_device(device: str, engine: str) -> None:
-    """Refuse a device that does not exist."""
+    """Raise a ValueError if torch cannot train on a device on this machine."""
     import torch
 
     try:

@@ -1,4 +1,4 @@
-"""Reading of the options: experiment, settings, variants, λs and seeds."""
+"""Turns the options of a command into experiment, settings, variants, λs and seeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Request:
     """The experiment's default configuration or its short form, with the changes by ``--set``."""
     variants: list[str]
     weights: dict[str, tuple[float, ...]]
-    """Variant → its λs from ``--weight``."""
+    """Variant → its λs, for those that ``--weight`` names."""
     seeds: range
 
     def tuned(self, file: Path | None, settings: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -35,7 +35,8 @@ class Request:
 
 
 def read(name: str, options: CommandOptions) -> Request:
-    """The request from the options of a command; raises ValueError for invalid ones."""
+    """The experiment of this name, with its settings from the options of a command; raises ValueError for invalid
+    ones."""
     from racecar_lab.config import override
     from racecar_lab.experiments import experiment as named
 
@@ -65,8 +66,8 @@ def folder_of(out: Path | None, name: str, *marks: str) -> Path:
 
 
 def _quick(experiment: Experiment, options: CommandOptions) -> Mapping[str, Any]:
-    """The settings of the short form. If its data sets are missing from the usual folder, and the user names no other
-    folder, data that come with racecar are used if the experiment can."""
+    """The settings of an experiment's short form, field → value. If its data sets are missing from the usual folder,
+    and the user names no other folder, data that come with racecar are used if the experiment can."""
     from racecar_lab.datasets import data_folder
 
     path, quick = data_folder(None), experiment.quick
@@ -80,7 +81,7 @@ def _quick(experiment: Experiment, options: CommandOptions) -> Mapping[str, Any]
 
 
 def _seeds(experiment: Experiment, options: CommandOptions) -> range:
-    """The seeds that the user asks for, or by default the experiment's number of seeds."""
+    """The seeds that the user asks for; by default as many as the experiment or its short form says, from 0."""
     from racecar_lab.running.jobs import MOST
 
     if options.seeds > MOST:
@@ -92,7 +93,7 @@ def _seeds(experiment: Experiment, options: CommandOptions) -> range:
 
 
 def _weights(experiment: Experiment, options: CommandOptions, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
-    """Variant → λs, from texts such as "RR=0.01,0.1"."""
+    """Variant → its λs, from the texts of ``--weight`` such as "RR=0.01,0.1"."""
     weights: dict[str, tuple[float, ...]] = {}
     for text in options.weight or []:
         name, equals, values = text.partition("=")

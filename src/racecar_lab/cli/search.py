@@ -92,8 +92,8 @@ def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = 
 
 
 def _refuse_unmeasured(jobs: Sequence[Job], store: Store, metric: str) -> None:
-    """Refuse an experiment whose finished runs lack the metric that the search chooses by, for example because it
-    always measures on its test set."""
+    """Raise a ValueError if none of the finished runs has the metric that the search chooses by, for example because
+    the experiment always measures on its test set."""
     runs = [store.get(id) for job in jobs for id in job.ids.values() if store.has(id)]
     measured = [run.record["metrics"] for run in runs if run.finished]
     if measured and not any(metric in metrics for metrics in measured):

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 WIDTH = 100
 """Maximal width of the text, in characters."""
 LONG = 24
-"""Settings that are longer than this are listed above the table, which shows their numbers."""
+"""Maximal number of letters of a setting in the table. If one is longer, all are numbered and listed above the table,
+which then shows the numbers."""
 
 Key = tuple[str, ...]
-"""Settings, stage, variant, λ and tuned settings, as text."""
+"""Identity of a row of the table: settings, stage, variant, λ and tuned settings, as texts."""
 
 
 def summary(jobs: Sequence[Job], store: Store) -> str:
-    """A table with mean ± sd of every metric over the seeds, and explanations; or the notes of an experiment that tells
-    its results itself."""
+    """The text that is printed after a run: a table with mean ± standard deviation of every metric over the seeds, and
+    explanations; or the sentences of an experiment that writes them itself."""
     from racecar_lab.report.groups import collect
     from racecar_lab.report.settings import differing
 
@@ -58,13 +59,13 @@ def _wrap(text: str) -> str:
 
 
 def _setting_text(setting: Setting) -> str:
-    """A setting such as "net=linear, sizes=784,2"."""
+    """A setting as text, such as "net=linear, sizes=784,2"."""
     texts = {name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value) for name, value in setting}
     return ", ".join(f"{name}={text}" for name, text in texts.items())
 
 
 def _title(jobs: Sequence[Job]) -> str:
-    """The title of the experiment, with the settings that differ from the defaults in all jobs."""
+    """The title of the experiment, with those settings that are the same in all jobs and not the defaults."""
     from racecar_lab.config import changed, guides
 
     if not jobs:
@@ -77,33 +78,35 @@ def _title(jobs: Sequence[Job]) -> str:
 
 
 def _data(jobs: Sequence[Job]) -> list[str]:
-    """A line about the data, if they are not those of the paper."""
+    """Lines that say which data the jobs use, if they are not those of the paper."""
     texts = (job.experiment.reporting.describe_data(job.config) for job in jobs)
     return list(dict.fromkeys(f"data: {text}" for text in texts if text))
 
 
 def _clusters(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """The field by which clusters differ, if there are some; all clusters are shown in one row."""
+    """The name of the configuration field by which clusters, such as folds, differ; empty if there are none. The table
+    shows all clusters in one row."""
     clusters = jobs[0].experiment.clusters if jobs else None
     return () if clusters is None else (clusters.field,)
 
 
 def _weight(job: Job) -> str:
-    """λ, unless a search chose one for each cluster."""
+    """λ of a job as text; empty if it has none, or if a search chose one for each cluster."""
     if job.tuned and _clusters([job]):
         return ""
     return "" if job.weight is None else f"{job.weight:g}"
 
 
 def _tuned(job: Job) -> str:
-    """The settings that a search chose."""
+    """The settings that a search chose for a job, without λ, as text; "for each …" if it chose for each cluster."""
     if job.tuned and (field := _clusters([job])):
         return f"for each {field[0]}"
     return ", ".join(f"{name} {value:.3g}" for name, value in job.tuned.items() if name != "weight")
 
 
 def _blocks(groups: Mapping[Key, Sequence[Run]]) -> Iterator[str]:
-    """The table, in as many parts as are needed for the width."""
+    """The table, divided by columns into as many parts as the width of the text needs; each is followed by an empty
+    line."""
     metrics = list(dict.fromkeys(metric for runs in groups.values() for run in runs for metric in run.metrics))
     heads = ["settings", "stage", "variant", "weight", "tuned", "runs"]
     rows = [[*key, _count(runs)] for key, runs in groups.items()]
@@ -134,7 +137,7 @@ def _count(runs: Sequence[Run]) -> str:
 
 
 def _value(runs: Sequence[Run], metric: str) -> str:
-    """Mean ± standard deviation."""
+    """Mean ± standard deviation of a metric over the finished runs, as text; "-" if none has it."""
     values = [run.metrics[metric] for run in runs if run.finished and metric in run.metrics]
     if not values:
         return "-"
@@ -143,7 +146,7 @@ def _value(runs: Sequence[Run], metric: str) -> str:
 
 
 def _explanations(jobs: Sequence[Job]) -> list[str]:
-    """Explanations of the columns."""
+    """Lines below the table that explain its columns."""
     from racecar_lab.training.variants import variant
 
     stages = {stage.name: stage for job in jobs for stage in job.stages}
@@ -158,7 +161,8 @@ def _explanations(jobs: Sequence[Job]) -> list[str]:
 
 
 def _verdict(jobs: Sequence[Job], runs: Sequence[Run]) -> list[str]:
-    """The verdict of these runs alone, as on their page; none if they are no evidence."""
+    """A line with the verdict on the experiment's claims by these runs alone, as on their page; none if they are no
+    evidence."""
     from racecar_lab.report.claim_words import tally
     from racecar_lab.report.section import findings_of
     from racecar_lab.report.verdicts import overall

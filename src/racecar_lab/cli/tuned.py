@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def read_tuned(
     path: Path, experiment: Experiment, config: Config, variants: Sequence[str], settings: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Variant → the settings that a search chose. Raises ValueError if the file is of another experiment or optimiser,
-    lacks a variant, or has a field that the user sets by ``settings``, texts "FIELD=VALUE", too."""
+    """Variant → the settings that a search chose, from the file of ``--tuned``. Raises ValueError if the file is of
+    another experiment or optimiser, lacks a variant, or has a field that the user sets by ``settings``, texts
+    "FIELD=VALUE", too."""
     fields = () if experiment.search is None else experiment.search.chosen
     try:
         content = _read(path)
@@ -41,7 +42,8 @@ def is_set(settings: Sequence[str] | None, field: str) -> bool:
 
 
 def _settings(chosen: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """The chosen numbers of a variant; "each" and "stages" hold those of each cluster or stage, if there are any."""
+    """The values that a search chose for a variant, field → number; "each" and "stages" hold those of each cluster or
+    stage, if it chose for each."""
     settings: dict[str, Any] = {key: float(chosen[key]) for key in fields if key in chosen}
     for kind in {"each", "stages"} & chosen.keys():
         settings[kind] = {name: _settings(part, fields) for name, part in chosen[kind].items()}

@@ -1,4 +1,4 @@
-"""The progress of an engine: bars on a terminal; elsewhere a line now and then."""
+"""Shows the progress of an engine: bars on a terminal; elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from racecar_lab.running.engines.base import Progress
 
 @contextmanager
 def bars(stages: int, show: bool | None = None) -> Iterator[Progress]:
-    """A progress bar for all stages together, and one for each stage that is being trained.
+    """Show a progress bar for all stages together, and one for each stage that is being trained. Yields the function
+    that the engine calls to report progress.
 
     Args:
         stages: number of stages.
@@ -28,7 +29,7 @@ def bars(stages: int, show: bool | None = None) -> Iterator[Progress]:
 
 
 def _lines(stages: int) -> Progress:
-    """Progress as lines: the number of finished stages, and the last stage that reported."""
+    """A function that shows progress as lines: the number of finished stages, and the last stage that reported."""
     lines, finished = Lines(), 0
 
     def progress(job: str, stage: str, done: int, total: int, note: str) -> None:
@@ -42,7 +43,8 @@ def _lines(stages: int) -> Progress:
 
 @contextmanager
 def _bars(stages: int) -> Iterator[Progress]:
-    """Progress as bars of rich, on standard error."""
+    """Show progress as bars of rich, on standard error. Yields the function that the engine calls to report
+    progress."""
     rich, console = need("rich.progress", "lab"), need("rich.console", "lab")
     columns = (
         rich.TextColumn("{task.description}", markup=False),

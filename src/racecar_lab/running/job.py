@@ -16,7 +16,8 @@ from racecar_lab.task import Task
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """All stages of one training. Each starts from an earlier one, so one worker does them all."""
+    """All stages of one training, with its experiment, configuration, variant, λ and seed. Stages start from earlier
+    ones, so one worker does them all."""
 
     experiment: Experiment
     base: Config
@@ -40,7 +41,7 @@ class Job:
 
     @property
     def config(self) -> Config:
-        """The configuration that is trained with."""
+        """The configuration of the training: ``base`` with the settings that a search chose."""
         return tune(self.base, self.tuned)
 
     @property
@@ -56,7 +57,7 @@ class Job:
         return [stage for stage in self.stages if not store.has(self.ids[stage.name])]
 
     def origin(self, stage: Stage) -> tuple[Job, Stage] | None:
-        """The stage that this one starts from, with its job; None if it starts from new weights."""
+        """The job and the stage whose weights a stage starts from; None if it starts from fresh weights."""
         if stage.after is None:
             return None
         origins = {} if self.before is None else {other.name: (self.before, other) for other in self.before.stages}
@@ -64,14 +65,14 @@ class Job:
         return origins[stage.after]
 
     def task(self, tasks: Mapping[str, Task], stage: Stage) -> Task:
-        """The task of a stage, from the tasks that the experiment's ``data`` returned."""
+        """The data that a stage trains on, out of those that the experiment's ``data`` returned."""
         if stage.task not in tasks:
             known = ", ".join(tasks) or "none"
             raise ValueError(f"{type(self.experiment).__name__}.data gave no task {stage.task!r}, but {known}")
         return tasks[stage.task]
 
     def parent(self, stage: Stage) -> str | None:
-        """The id of the stage that this one starts from; None if it starts from new weights."""
+        """The id of the result that a stage starts from; None if it starts from fresh weights."""
         return None if stage.after is None else self.ids[stage.after]
 
 

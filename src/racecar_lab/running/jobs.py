@@ -55,7 +55,7 @@ def make_jobs(
 
 
 def refuse_incomplete(experiment: Experiment) -> None:
-    """Refuse an experiment that lacks what every run needs."""
+    """Raise an error if an experiment has no name, data or network, which every run needs."""
     if not isinstance(experiment, Experiment):
         raise TypeError(f"give an instance of a subclass of Experiment, as Mine(), not {experiment!r:.80}")
     kind = type(experiment)
@@ -68,13 +68,13 @@ def refuse_incomplete(experiment: Experiment) -> None:
 
 
 def refuse_too_many(jobs: Sequence[Job]) -> None:
-    """Refuse more than ``MOST`` jobs."""
+    """Raise a ValueError if there are more than ``MOST`` jobs."""
     if len(jobs) > MOST:
         raise ValueError(f"more than {MOST:,} trainings at once: give fewer seeds, variants or values")
 
 
 def with_earlier(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs, preceded by the jobs that they build on, each once."""
+    """The jobs, preceded by those of other experiments that they build on, each once."""
     earlier = {tuple(job.before.ids.values()): job.before for job in jobs if job.before is not None}
     return [*earlier.values(), *jobs]
 
@@ -90,7 +90,7 @@ def _combinations(
     tuned: Mapping[str, Mapping[str, Any]],
     purpose: str,
 ) -> Iterator[Job]:
-    """The jobs of ``make_jobs``, one after the other."""
+    """Generate the jobs for every combination of configuration, variant, λ and seed, one after the other."""
     other: dict[str, dict[str, str]] = {}
     for base in experiment.configs(config, folder):
         files: dict[str, str] = {}
@@ -153,8 +153,8 @@ def _chosen_for_cluster(experiment: Experiment, config: Config, tuned: Mapping[s
 def _weights(
     experiment: Experiment, config: Config, variant: str, values: Sequence[float], tuned: Mapping[str, Any]
 ) -> list[float | None]:
-    """The λs of a variant: those of the user, else that of a search, else the experiment's; [None] if the variant
-    has none."""
+    """The λs that a variant is trained with: those of the user, else the one that a search chose, else the experiment's
+    default; [None] if the variant has none."""
     if not experiment.variant(variant).meaning:
         return [None]
     if not values:

@@ -37,15 +37,15 @@ TEXTS = {"id", "setting", "made", "parent", "status", "note", "finished"}
 TEXTS |= {"experiment", "variant", "stage", "task", "purpose"}
 """Columns that are read as text, although an id, for example, may look like a number."""
 _RUN = ("seed", "parent", "status", "note", "dead", "metrics", "cost")
-"""Fields of a record that go into ``runs.csv``; a mapping such as metrics has a column for each name."""
+"""Fields of a record that go into ``runs.csv``; a mapping such as metrics has a column for each of its names."""
 _SETTING = ("experiment", "variant", "weight", "stage", "task", "regularised", "purpose", "other_data")
 _EMPTY: dict[str, Any] = {"weight": None, "parent": None, "dead": None, "other_data": []}
-"""Values that are written as an empty cell."""
+"""Field of a record → the value of it that is written as an empty cell."""
 _NO_PARTS: dict[str, Any] = {name: {} for name in ("config", "tuned", "metrics", "cost", "curves", "tables", "sha256")}
-"""Fields that are mappings, as they are read where a run has no columns for them."""
+"""Field that is a mapping → the empty mapping, which is read where a run has no columns for it."""
 
 Records = Mapping[str, list[dict[str, Any]]]
-"""Run id → its records, one for each setting that the run is the result of."""
+"""Id of a run → its records, one for each setting that the run is the result of."""
 
 
 def read_published(folder: Path) -> Records:
@@ -61,7 +61,7 @@ def read_published(folder: Path) -> Records:
 
 
 def _records(files: Mapping[str, bytes], where: str) -> Records:
-    """Records from the contents of the files, by file name; errors name ``where``."""
+    """The records in the contents of the files, which are given by file name; errors name ``where``."""
     settings = {line.pop("setting"): line for line in _read_table(files[SETTINGS])}
     makers = {line.pop("made"): line for line in _read_lines(files[MADE])}
     all_details = {line.pop("id"): line for line in _read_lines(files[DETAILS])}
@@ -127,7 +127,8 @@ def write_published(
 
 
 def _compare(records: Sequence[Mapping[str, Any]], read_back: Records) -> None:
-    """Refuse records that are not the same when they are read back, such as those with a line break in a name."""
+    """Raise a ValueError if records are not the same when they are read back, such as those with a line break in a
+    name."""
     before = [_text({**record, "sha256": {}}, sort=True) for record in records]
     after = [_text(record, sort=True) for same_id in read_back.values() for record in same_id]
     if sorted(before) != sorted(after):
@@ -135,7 +136,7 @@ def _compare(records: Sequence[Mapping[str, Any]], read_back: Records) -> None:
 
 
 def _read(folder: Path, name: str) -> bytes:
-    """The content of a file, which must match its checksum."""
+    """The content of a file of a published folder; a ValueError if it does not match its checksum."""
     try:
         content = (folder / name).read_bytes()
         sums = dict(line.split("  ")[::-1] for line in (folder / SUMS).read_text().splitlines())
@@ -153,7 +154,7 @@ def _read_lines(content: bytes) -> list[dict[str, Any]]:
 
 
 def _read_table(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a CSV file, with the values that were written."""
+    """The rows of a CSV file, column → value, with the values that were written."""
     names, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
     columns = [(column, *column.partition(".")[::2]) for column in names]
     return [_row(zip(columns, row, strict=True)) for row in rows]
@@ -182,29 +183,31 @@ def _value(text: str) -> Any:
 
 
 def _columns(table: Any) -> Any:
-    """A list of dicts with the same keys as {"columns": {key: its values}}; anything else unchanged."""
+    """A table (list of dicts with the same keys) in a form that says each key once: {"columns": {key: its values in all
+    rows}}. Anything else is returned unchanged."""
     if isinstance(table, list) and table and all(isinstance(row, dict) and [*row] == [*table[0]] for row in table):
         return {"columns": {name: [row[name] for row in table] for name in table[0]}}
     return table
 
 
 def _rows(table: Any) -> Any:
-    """The inverse of ``_columns``."""
+    """A table as a list of dicts, from the form {"columns": {key: its values in all rows}} that files have it in.
+    Anything else is returned unchanged."""
     if isinstance(table, dict) and [*table] == ["columns"]:
         return [dict(zip(table["columns"], row, strict=True)) for row in zip(*table["columns"].values(), strict=True)]
     return table
 
 
 def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The columns of a table: plain ones in the order in which they first occur, then dotted ones such as "config.lr",
-    sorted by their first part."""
+    """The names of a CSV file's columns: plain ones in the order in which they first occur, then dotted ones such as
+    "config.lr", sorted by their first part."""
     names = dict.fromkeys(name for row in rows for name in _flat(row))
     plain = [name for name in names if "." not in name]
     return [*plain, *sorted((name for name in names if "." in name), key=lambda name: name.partition(".")[0])]
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """The content of a CSV file."""
+    """The content of a CSV file with these columns and rows."""
     file = io.StringIO(newline="")
     table = csv.writer(file, lineterminator="\n")
     table.writerow(columns)
@@ -213,7 +216,7 @@ def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, str]:
-    """The cells of a row: column → text."""
+    """The cells of a row, column → text; a mapping has a cell for each of its names, such as "config.lr"."""
     cells: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
@@ -224,19 +227,19 @@ def _flat(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _cell(name: str, value: Any) -> str:
-    """A value as it is written into column ``name``: JSON, or a text without quotes."""
+    """The text of a value in a cell of column ``name``: JSON, or a text without quotes."""
     if isinstance(value, str) and (name in TEXTS or (value and _value(value) is value)):
         return value
     return _text(value)
 
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """The content of a file of JSON lines."""
+    """The content of a JSON lines file with these rows."""
     return "".join(f"{_text(row)}\n" for row in rows).encode()
 
 
 def _name(value: Mapping[str, Any], known: dict[str, Any]) -> str:
-    """A short name for a line, the beginning of its SHA-256; the line is added to ``known``, name → line."""
+    """A short name for a line of a file, the beginning of its SHA-256; the line is added to ``known``, name → line."""
     name = hashlib.sha256(_text(value).encode()).hexdigest()[:8]
     if known.setdefault(name, value) != value:
         raise ValueError(f"two lines have the name {name}: {value} and {known[name]}")
@@ -244,7 +247,7 @@ def _name(value: Mapping[str, Any], known: dict[str, Any]) -> str:
 
 
 def _key(value: Mapping[str, Any]) -> str:
-    """The key by which lines are sorted."""
+    """The text by which lines of a file are sorted: their values as JSON."""
     return _text(list(value.values()))
 
 

@@ -55,7 +55,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 * made: command, commit, versions, device, time; "asked_by": the command that added the record for another setting;
 * sha256: checksums of the run's files of weights and arrays."""
 CHECKSUM = "checksum"
-"""The field of a file that holds the checksum of all others."""
+"""The field of a record's file that holds the checksum of all its other fields."""
 _REMEDY = "delete it to train that stage again"
 
 
@@ -85,7 +85,7 @@ def _checksum(record: Mapping[str, Any]) -> str:
 
 
 def check_record(record: Any, where: str) -> None:
-    """Refuse anything that is no valid record; errors name ``where``."""
+    """Raise a ValueError if something is no valid record; the message names ``where`` it is from."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(
             f"{where} is no record of format {FORMAT}, but of another version of racecar or none; {_REMEDY}"

@@ -20,7 +20,7 @@ from racecar_lab.stage import Measured, Stage
 
 @dataclass(frozen=True)
 class Maker:
-    """The command and environment that make a record, so that a reader can make it again."""
+    """The command and environment that make a record, which are written into it, so that it can be made again."""
 
     command: str
     engine: str
@@ -29,7 +29,7 @@ class Maker:
     """Number of processes, if the engine has several."""
 
     def to_dict(self, device: str) -> dict[str, Any]:
-        """The field ``made`` of a record."""
+        """The value of a record's field ``made``: command, engine, commit, versions, device and time."""
         return {
             "command": self.command,
             "engine": self.engine,
@@ -94,7 +94,7 @@ class RecordWriter:
         self.store.write({**self._record(job, stage), **empty, "status": "diverged", "note": note}, {}, {})
 
     def _record(self, job: Job, stage: Stage) -> dict[str, Any]:
-        """The fields that are known before the training."""
+        """The fields of a stage's record that are known before the training."""
         return {
             "id": job.ids[stage.name],
             "parent": job.parent(stage),
@@ -114,7 +114,7 @@ class RecordWriter:
 
 
 def _numbers(value: Any) -> Any:
-    """A value for JSON: numbers that are not finite become None."""
+    """A value in a form for JSON: numbers that are not finite, also inside of lists and mappings, become None."""
     if isinstance(value, Mapping):
         return {name: _numbers(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

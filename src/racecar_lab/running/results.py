@@ -43,15 +43,15 @@ class Store:
         return read_arrays(self.folder)
 
     def _path(self, kind: str, id: str, suffix: str) -> Path:
-        """A file of a stage; ``kind`` is the folder that it is in."""
+        """The path of a file of the stage with this id; ``kind`` is the folder that it is in."""
         return self.folder / kind / f"{id}{suffix}"
 
     def has(self, id: str) -> bool:
-        """True if the stage is finished."""
+        """True if there is a record of the stage with this id, so that it need not be trained."""
         return self._path("records", id, ".json").exists() or id in self._published
 
     def get(self, id: str) -> Run:
-        """A finished stage, with the setting that it was trained for."""
+        """The run of the finished stage with this id, under the setting that it was trained for."""
         path = self._path("records", id, ".json")
         if not path.exists() and id in self._published:
             return Run(self._published[id][0], self)
@@ -62,7 +62,8 @@ class Store:
         return self._path("checkpoints", id, ".pt")
 
     def pretraining(self, id: str) -> Path:
-        """The path of an unfinished stage's pretrained layers."""
+        """The path of the file that keeps layers that are pretrained already, while a stage of variant Pre is not
+        finished."""
         return self._path("checkpoints", id, "-pretraining.pt")
 
     def begun(self, id: str) -> tuple[Path, ...]:
@@ -75,14 +76,14 @@ class Store:
             remove(path)
 
     def check(self) -> None:
-        """Refuse a folder that cannot be written into, before anything is trained for it."""
+        """Raise an error if the folder cannot be written into, before anything is trained for it."""
         check_folder(self.folder, "--out")
         for kind in ("records", "weights", "arrays", "checkpoints"):
             if (self.folder / kind).exists():
                 check_folder(self.folder / kind, "--out")
 
     def files(self, id: str) -> list[Path]:
-        """The files of a finished stage that later stages need: record and weights."""
+        """Paths of the files of a finished stage that later stages need: its record and its weights."""
         return [self._path("records", id, ".json"), self._path("weights", id, ".safetensors")]
 
     def write(self, record: Mapping[str, Any], weights: Mapping[str, Tensor], arrays: Mapping[str, Tensor]) -> None:
@@ -97,7 +98,7 @@ class Store:
         self.forget(id)
 
     def _copies(self, id: str) -> list[Path]:
-        """Files of the records of this result under other settings."""
+        """Paths of a finished stage's further records, which have another setting with the same result."""
         return sorted((self.folder / "records").glob(f"{id}-*.json"))
 
     def add_setting(
@@ -133,7 +134,7 @@ class Store:
         return self._load("arrays", run) if has_file else dict(self._published_arrays.get(run.id, {}))
 
     def _load(self, kind: str, run: Run) -> dict[str, Tensor]:
-        """The tensors in a file, which must match its checksum."""
+        """The tensors in a file of weights or arrays; a ValueError if it does not match the checksum in its record."""
         path = self._path(kind, run.id, ".safetensors")
         content, remedy = path.read_bytes(), f"delete records/{run.id}.json to train that stage again"
         if hashlib.sha256(content).hexdigest() != run.record["sha256"].get(kind):
@@ -144,7 +145,8 @@ class Store:
             raise ValueError(f"{path} is damaged ({error}): {remedy}") from None
 
     def read(self) -> tuple[list[Run], list[str]]:
-        """All runs by id, one for each setting that a result has, and a message for each record that cannot be read."""
+        """All runs of the store, sorted by id, one for each setting that a result has; and a message for each record
+        that cannot be read."""
         records: list[dict[str, Any]] = []
         problems: list[str] = []
         paths = sorted((self.folder / "records").glob("*.json"), key=lambda path: path.stem)
@@ -161,7 +163,7 @@ class Store:
         return [Run(record, self) for record in sorted(records, key=lambda record: str(record["id"]))], problems
 
     def runs(self) -> list[Run]:
-        """All runs, as ``read`` returns them; raises ValueError if a record cannot be read."""
+        """All runs of the store, sorted by id; raises ValueError if a record cannot be read."""
         runs, problems = self.read()
         if problems:
             raise ValueError(problems[0])

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from torch import Tensor
 
 DEAD = "dead: the output is the same for every input"
-"""The note in the record of such a net."""
+"""Note in the record of a net whose output is the same for every input."""
 
 
 class Arrays(Protocol):
-    """A store that has the arrays of runs."""
+    """A store that returns the arrays of a run, which are small tensors for figures."""
 
     def arrays(self, run: Run) -> dict[str, Tensor]: ...
 
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics that are finite numbers."""
+        """The metrics of the run that are finite numbers, by name."""
         return {name: value for name, value in self.record["metrics"].items() if value is not None}
 
     @property
@@ -93,5 +93,5 @@ class Run:
 
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
-        """Small tensors for figures; empty if there are none."""
+        """Small tensors for figures, by name; empty if there are none."""
         return {} if self.store is None else self.store.arrays(self)

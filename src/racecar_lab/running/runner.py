@@ -42,8 +42,8 @@ def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bo
 
 
 def _add_settings(job: Job, store: Store, command: str) -> Failure | None:
-    """Record the job's setting for those of its results that are in the store already. Returns a failure if one of
-    their records cannot be read."""
+    """Add a job's setting to those of its results that are in the store already. Returns a failure if one of their
+    records cannot be read."""
     try:
         for id in (job.ids[stage.name] for stage in job.stages):
             if store.has(id) and is_rank_zero():
@@ -62,7 +62,7 @@ def _blocked(job: Job) -> Failure:
 
 
 def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, show: bool | None) -> list[Failure]:
-    """Do the unfinished jobs among some, of which none builds on another."""
+    """Do those of the jobs that are not finished. None of the jobs may build on another of them."""
     todo = [job for job in jobs if job.unfinished(store)]
     if not todo:
         return []
@@ -88,7 +88,7 @@ def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, sh
 
 
 def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
-    """The existing checkpoints of unfinished stages, from which a run continues with ``resume``."""
+    """Paths of the existing checkpoints of stages that are not finished; with ``resume`` a run continues from them."""
     store = Store(options.folder)
     if engine_of(jobs, options, engine) == "streams":
         from racecar_lab.running.engines import streams
@@ -125,7 +125,7 @@ def engine_of(jobs: Sequence[Job], options: RunOptions, engine: str) -> str:
 
 
 def check(options: RunOptions, engine: str) -> None:
-    """Refuse options that the engine, or torchrun, would ignore."""
+    """Raise a ValueError for options that the engine, or torchrun, would ignore."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
     vmap, ray, torchrun = engine == "vmap", engine == "ray", distributed.launched()

@@ -28,7 +28,8 @@ def trials(
     folder: Any,
     bases: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Job]:
-    """All jobs of a search, with the stages whose scores count and the stages that these start from.
+    """The jobs that a search starts with, for all variants. They have the stages whose scores count, and the stages
+    that these start from.
 
     Args:
         config: a configuration that holds data out for validation.
@@ -41,7 +42,7 @@ def trials(
 def jobs_of(
     experiment: Experiment, search: Search, config: Config, candidates: Mapping[str, Sequence[Setting]], folder: Any
 ) -> list[Job]:
-    """The jobs that try the candidates, variant → settings, of a search."""
+    """The jobs of a search that try ``candidates``, variant → settings, each with all of the search's seeds."""
     jobs = []
     seeds = range(search.first_seed, search.first_seed + search.seeds)
     for name, settings in candidates.items():
@@ -55,7 +56,8 @@ def jobs_of(
 
 
 def _needed(stages: Sequence[Stage], judged: Sequence[str]) -> tuple[Stage, ...]:
-    """The stages whose scores count, by name, and those that they start from."""
+    """The stages that a search must train: those whose scores count, named by ``judged``, and those that they start
+    from."""
     names = set(judged)
     for stage in reversed(stages):
         if stage.name in names and stage.after:
@@ -133,7 +135,8 @@ def _best(jobs: Sequence[Job], training_of: Mapping[Job, Job], store: Store, sea
 
 
 def _edge(chosen: Mapping[str, Any]) -> list[str]:
-    """A note for each value that is the smallest or largest that was tried: a better one may lie beyond it."""
+    """Notes on the best setting: one for each of its values that is the smallest or largest that was tried, because a
+    better one may lie beyond it."""
     notes = []
     for name in (axis for axis in chosen["tried"][0] if axis in chosen and axis != "score"):
         values = sorted({row[name] for row in chosen["tried"] if row[name] is not None})
@@ -144,13 +147,13 @@ def _edge(chosen: Mapping[str, Any]) -> list[str]:
 
 
 def _mean(runs: Sequence[Run], metric: str) -> float | None:
-    """Mean over runs; None if one of them lacks the metric."""
+    """Mean of a metric over runs; None if one of them lacks it."""
     values = [run.metrics.get(metric) for run in runs]
     return None if None in values else mean(value for value in values if value is not None)
 
 
 def _by(jobs: Iterable[Job], key: Callable[[Job], K]) -> dict[K, list[Job]]:
-    """Key → jobs, in their order."""
+    """Group jobs by what the function ``key`` returns: key → jobs, in their order."""
     groups: dict[K, list[Job]] = {}
     for job in jobs:
         groups.setdefault(key(job), []).append(job)

@@ -1,4 +1,4 @@
-"""How a stage starts: its model with the initial weights, and its training."""
+"""The start of a stage: its model with the initial weights, and its ``Training``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from racecar_lab.training.variants import Variant, variant
 
 
 def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
-    """The training of a stage, for a model with its initial weights."""
+    """Everything that determines the training of a stage, for a model with its initial weights."""
     recipe, config = job.experiment.recipe(job.config, stage), job.config
     recipe = recipe if stage.regularised or recipe.look_always else replace(recipe, looks=0)
     return Training(
@@ -41,7 +41,8 @@ def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
 
 
 def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> nn.Module:
-    """The model of a stage, with its initial weights.
+    """The model of a stage on the device, with its initial weights: drawn from the seed, pretrained, or of the stage
+    that it starts from.
 
     Args:
         fresh: False if a checkpoint has the weights, so that no pretraining is needed.
@@ -76,12 +77,13 @@ def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
 
 
 def pretraining_lr(config: Config) -> float:
-    """The learning rate of pretraining: that of the training, unless it is set."""
+    """The learning rate of variant Pre's pretraining: ``pretrain_lr``, or if that is 0 the learning rate of the
+    training."""
     return config.pretrain_lr or config.lr
 
 
 def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
-    """Pretrain a model layer by layer, as variant Pre does; its weight is the number of epochs for each layer.
+    """Pretrain a model layer by layer, as variant Pre does; the job's λ is then the number of epochs for each layer.
     Layers that are in the checkpoint are not trained again."""
     epochs, samples = round(job.weight or 0), len(task.train)
     if epochs < 1:

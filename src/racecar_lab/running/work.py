@@ -27,8 +27,8 @@ from racecar_lab.training.train import StageOutcome, Trainer
 
 
 def do(job: Job, store: Store, options: TrainingOptions, maker: Maker) -> None:
-    """Train the stages that are not in the store yet. A stage that diverges is recorded as diverged, and so are those
-    that start from it."""
+    """Train those stages of a job that are not in the store yet. A stage that diverges is recorded as diverged, and so
+    are those that start from it."""
     unfinished, writer = job.unfinished(store), RecordWriter(store, maker, options.device)
     if not unfinished:
         return
@@ -38,7 +38,7 @@ def do(job: Job, store: Store, options: TrainingOptions, maker: Maker) -> None:
 
 
 def _do(job: Job, stage: Stage, tasks: Mapping[str, Task], writer: RecordWriter, options: TrainingOptions) -> None:
-    """Train a stage and write its record. When this returns, the device holds nothing of it."""
+    """Train a stage, measure it and write its record. When this returns, the device holds nothing of it."""
     began = time.perf_counter()
     try:
         if note := parent_diverged(job, stage, writer.store):
@@ -56,7 +56,7 @@ def _do(job: Job, stage: Stage, tasks: Mapping[str, Task], writer: RecordWriter,
 
 
 def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOptions) -> tuple[Single, StageOutcome]:
-    """Train a stage, from its checkpoint if there is one."""
+    """Train a stage, from its checkpoint if there is one and the options allow it."""
     id = job.ids[stage.name]
     checkpoint = store.checkpoint(id)
     if not options.resume and is_rank_zero():
@@ -93,7 +93,7 @@ def as_trained(
     Args:
         history: snapshots taken during training.
         task: the task of the stage, on the device.
-        tasks: all tasks of the experiment, as they were loaded.
+        tasks: all tasks of the experiment, as its ``data`` returned them.
     """
     return Trained(
         stage,

@@ -1,4 +1,5 @@
-"""The interface of the engines: options of a run, progress and failures; and one job in this process."""
+"""The interface of the engines: options of a run, function for progress, and failures; and one job, done in this
+process."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from racecar_lab.running.work import do
 from racecar_lab.training.spec import TrainingOptions
 
 Progress = Callable[[str, str, int, int, str], None]
-"""(job, stage, steps done, steps in all, message) → None. Steps done are −1 for a finished stage, and −2 to remove the
-progress bar."""
+"""Function by which an engine reports progress: (job, stage, steps done, steps in all, message) → None. Steps done are
+−1 for a finished stage, and −2 to remove the progress bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class RunOptions(TrainingOptions):
     folder: Path
     """Folder of the results store."""
     maker: Maker
-    """Written into every record."""
+    """The command and environment of the run, which are written into every record."""
     workers: int = 0
     """Number of processes; 0: as many as fit."""
     address: str | None = None
@@ -41,7 +42,7 @@ SMALLER = (
     "try --workers 1, a smaller batch (--set batch=N), a slice of the reverse pass (--set fraction=0.125), or with "
     "--engine vmap fewer seeds at once"
 )
-"""Advice when memory is full."""
+"""Advice in the error message when memory is full."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Failure:
 
     job: str
     message: str
-    """One line."""
+    """The error in one line."""
     details: str
     """The traceback."""
 
@@ -68,7 +69,7 @@ def failure(job: str, error: BaseException) -> Failure:
 
 
 class FullStage(MemoryError):
-    """Out of memory in a stage; its argument is the name of the stage."""
+    """The error that memory is full in a stage; its argument is the name of the stage."""
 
 
 def do_job(job: Job, options: RunOptions, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""Groups of jobs that can be trained as one batched net."""
+"""Divides jobs into groups that can be trained as one batched net, and names their checkpoints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ AT_ONCE = 256
 
 
 def groups_of(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Groups of jobs that can be trained as one batched net."""
+    """Divide jobs into groups, each of which can be trained as one batched net: they agree in all but seed, λ, fold and
+    the settings in ``stackable``."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         clusters = job.experiment.clusters
@@ -33,36 +34,38 @@ def groups_of(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def _optimiser_key(job: Job) -> tuple[float, ...]:
-    """Settings of the optimiser; jobs that share them share an optimiser."""
+    """Settings of a job's optimiser as a key; jobs with the same key share an optimiser."""
     decay = job.weight if variant(job.variant).kind == "decay" else None
     return job.config.lr, job.config.weight_decay, decay or 0.0
 
 
 def pretraining_key(job: Job) -> str:
-    """Settings of the pretraining; jobs that share them share a pretraining, whatever their learning rates."""
+    """Key of a job's pretraining; jobs with the same key share one pretraining, whatever the learning rates of their
+    training."""
     shared = {name: value for name, value in job.config.to_dict().items() if name not in ("lr", "weight_decay")}
     shared["pretrain_lr"] = pretraining_lr(job.config)
     return identity({"seed": job.seed, "epochs": job.weight, "config": shared})
 
 
 def data_key(job: Job) -> tuple[int, Any]:
-    """The seed, and the fold if there are folds; jobs of a group that share them share their data."""
+    """Seed of a job, and its fold if there are folds; jobs of a group that share them share their data."""
     clusters = job.experiment.clusters
     return job.seed, clusters and clusters.of(job.config)
 
 
 def checkpoint_of(jobs: Sequence[Job], stage: Stage, store: Store) -> Path:
-    """Path of the checkpoint of the batched net of these jobs."""
+    """Path of the checkpoint of the batched net that trains a stage of these jobs."""
     return store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
 
 
 def checkpoints(jobs: Sequence[Job], store: Store) -> list[Path]:
-    """Paths of the checkpoints of these jobs' batched nets; files exist for those begun and not finished."""
+    """Paths of the checkpoints of the batched nets that these jobs are trained as; there are files for those begun and
+    not finished."""
     return [checkpoint_of(part, stage, store) for part in groups_of(jobs) for stage in part[0].stages]
 
 
 def refuse(job: Job, device: str) -> None:
-    """Refuse a job that torch cannot batch."""
+    """Raise a ValueError if torch cannot train a job in a batched net on this device."""
     config, network = job.config, job.experiment.networks(job.config, job.stages[0], None)
     turns = [turn.network for stage in job.stages for turn in job.experiment.recipe(config, stage).turns]
     drops = (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())

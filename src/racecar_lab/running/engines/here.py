@@ -13,11 +13,11 @@ from racecar_lab.running.job import Job
 from racecar_lab.training.variants import variant
 
 ON_ONE_GPU = 4
-"""Default number of processes that share a GPU."""
+"""Default number of processes that share a GPU, each with a job of its own."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
-    """Do all jobs. Results are in the store; failures are returned."""
+    """Do all jobs, one after the other or in several processes. Results are in the store; failures are returned."""
     workers = min(options.workers or _fitting(options.device), len(jobs))
     options = replace(options, maker=replace(options.maker, workers=workers))
     if workers <= 1:

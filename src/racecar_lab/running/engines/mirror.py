@@ -1,4 +1,4 @@
-"""Changes of a results folder, which are repeated in another one, for machines without a common disk."""
+"""Copies the changes of a results folder to another one, for machines without a common disk."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 from racecar.support.files import remove, spared, write_atomically
 
 KINDS = ("checkpoints", "records", "weights", "arrays", "tensorboard")
-"""Folders, in the order in which they are looked at. A stage that ends writes weights and arrays, then its record, and
-then removes its checkpoint; looking in the opposite order never misses the files of a record that is seen, nor the
-record of a checkpoint that is gone."""
+"""Subfolders of a results folder that are observed, in the order in which they are looked at. A stage that ends writes
+weights and arrays, then its record, and then removes its checkpoint; looking in the opposite order never misses the
+files of a record that is seen, nor the record of a checkpoint that is gone."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Files that are new or changed, and files that were removed; by their path in the folder."""
+    """Changes of a results folder: path → content of files that are new or changed, and paths of files that were
+    removed."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     gone: Sequence[str] = ()
@@ -37,14 +38,14 @@ class Changes:
 
 
 class Mirror:
-    """Observes the changes of a folder that others write into."""
+    """Observes a results folder that others write into, to tell which of its files change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known = self._look()
 
     def changes(self) -> Changes:
-        """The changes since the last call."""
+        """The changes of the folder since the last call, or for the first call since the start."""
         current, files = self._look(), {}
         for name, state in current.items():
             if self._known.get(name) != state:
@@ -55,7 +56,7 @@ class Mirror:
         return Changes(files, gone)
 
     def _look(self) -> dict[str, tuple[int, int, int]]:
-        """Path → time, size and inode of every file."""
+        """Path in the folder → time of change, size and inode, for every file."""
         states = {}
         for kind in KINDS:
             for path in sorted((self.folder / kind).rglob("*")):

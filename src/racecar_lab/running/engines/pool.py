@@ -1,4 +1,4 @@
-"""Pieces of work in several processes of this machine, with progress.
+"""Does pieces of work in several processes of this machine, and shows their progress.
 
 Workers start anew ("spawn"): each imports torch and the laboratory, four seconds of a core. Forking
 them from a process that has imported everything saves these seconds, but takes twice the code, and is not possible with
@@ -28,9 +28,9 @@ from racecar_lab.running.engines.base import Failure, Progress, RunOptions
 
 T = TypeVar("T")
 Work = Callable[[T, RunOptions, Progress], list[Failure]]
-"""A function that does one piece and returns its failures; other processes must be able to import it."""
+"""A function that does one piece of work and returns its failures; other processes must be able to import it."""
 PATIENCE = 3.0
-"""Seconds to wait for a thread that should end immediately."""
+"""Maximal number of seconds to wait at the end for the thread that receives messages, which should end immediately."""
 
 
 def cores() -> int:
@@ -41,7 +41,7 @@ def cores() -> int:
 def share_out(
     pieces: Sequence[T], work: Work[T], name: Callable[[T], str], workers: int, options: RunOptions, progress: Progress
 ) -> list[Failure]:
-    """Do all pieces, started in this order.
+    """Do all pieces of work in several processes, started in this order. Returns the failures.
 
     Args:
         name: gives the name of a piece, for the failure if its process is killed.
@@ -73,7 +73,8 @@ def share_out(
 
 
 def _collect(names: Sequence[str], futures: Sequence[Future[list[Failure]]]) -> list[Failure]:
-    """The failures of all pieces; a piece has no future if the workers died before it was submitted."""
+    """Wait for all pieces of work and return their failures; a piece has no future if the workers died before it was
+    submitted."""
     failures: list[Failure] = []
     for name, future in zip_longest(names, futures):
         try:
@@ -90,7 +91,7 @@ _lock: Any = None
 
 
 def _start(messages: Any, leash: Any, lock: Any, threads: int) -> None:
-    """Initialise a worker process."""
+    """Initialise a worker process: its connection to the parent, threads, signals and warnings."""
     global _messages, _lock
     _messages, _lock = messages, lock
     torch.set_num_threads(threads)
@@ -102,7 +103,7 @@ def _start(messages: Any, leash: Any, lock: Any, threads: int) -> None:
 
 
 def _work(work: Work[T], piece: T, options: RunOptions) -> list[Failure]:
-    """Do a piece, in a worker process."""
+    """Do a piece of work, in a worker process, and return its failures."""
     return work(piece, options, _send)
 
 
@@ -113,7 +114,7 @@ def _send(*message: Any) -> None:
 
 
 def _drain(messages: Any, progress: Progress) -> None:
-    """Receive messages until the workers have ended; runs in a thread of the parent."""
+    """Receive the workers' progress and warnings until they have ended; runs in a thread of the parent."""
     with suppress(EOFError, OSError):  # OSError: the last worker was killed in the middle of a message
         while True:
             message = messages.recv()

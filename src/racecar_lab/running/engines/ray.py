@@ -26,10 +26,11 @@ from racecar_lab.training.checkpoint import drop_damaged
 ATTEMPTS = 3
 """Maximal number of times that a job is started, or continued after it lost its worker."""
 LOOK = 1.0
-"""Maximal number of seconds until a checkpoint is sent from its worker."""
+"""Maximal number of seconds between two looks of a worker at its folder, after which new files, such as checkpoints,
+are sent."""
 
 News = tuple[list[tuple[Any, ...]], Changes, Failure | None]
-"""One report of a worker: its progress messages, changes of its folder, and its failure, if there is one."""
+"""One report of a worker: its progress messages, the changes of its folder, and its failure or None."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
@@ -54,7 +55,7 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
 
 
 def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
-    """Start jobs while workers are free, and receive what they send."""
+    """Start jobs while workers are free, and receive their progress, files and failures. Returns the failures."""
     store, gpus = Store(options.folder), 0.25 if options.device.startswith("cuda") else 0
     # No retries by Ray, which starts a job anew; here it continues from its checkpoint.
     work = ray.remote(num_cpus=1, num_gpus=gpus, num_returns="streaming", max_retries=0)(_work)
@@ -95,7 +96,8 @@ def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progres
 
 
 def _files(job: Job, store: Store) -> Changes:
-    """The files that the store has of a job, records and checkpoints, with which a worker goes on."""
+    """The files of a job that its worker needs to continue: record and weights of its finished stages, checkpoints of
+    the others."""
     paths: list[Path] = []
     for id in job.ids.values():
         paths += store.files(id) if store.has(id) else store.begun(id)

@@ -1,4 +1,5 @@
-"""The engine "streams": all nets of a method, settings times seeds, are one stack with a training loop of its own."""
+"""The engine "streams": all nets of a method, one for each setting and seed, are one stack, which has a training loop
+of its own."""
 
 from __future__ import annotations
 
@@ -27,9 +28,10 @@ from racecar_lab.training import checkpoint
 from racecar_lab.training.curves import short
 
 AT_ONCE = 256
-"""Maximal number of nets in one stack."""
+"""Maximal number of nets that are trained together as one stack."""
 TIMED = 2.0
-"""Seconds for which a stack is timed."""
+"""Number of seconds for which the first steps of a stack of nets are timed, to estimate the time of its whole training
+(``--budget``)."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
@@ -47,8 +49,8 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
 
 
 def check(jobs: Iterable[Job]) -> None:
-    """Refuse a search on seeds that are for the final comparison, and the other way round; and methods that do not fit
-    the net."""
+    """Raise a ValueError for a search on seeds that are for the final comparison, for a final run on seeds of a search,
+    and for methods that do not fit the net."""
     for job in jobs:
         method_of(job.variant, _config(job).norm)
         if (job.purpose == "search") is not (job.seed >= CHOOSING):
@@ -57,7 +59,7 @@ def check(jobs: Iterable[Job]) -> None:
 
 
 def parts(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Groups of jobs that can be trained as one stack."""
+    """Groups of jobs whose nets can be trained as one stack."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         shared = {name: value for name, value in job.config.to_dict().items() if name not in job.config.stackable}
@@ -66,7 +68,8 @@ def parts(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def checkpoints(jobs: Sequence[Job], store: Store) -> list[Path]:
-    """Paths of the checkpoints of these jobs' stacks; files exist for those begun and not finished."""
+    """Paths of the checkpoints of the stacks that these jobs are trained as; there are files for those begun and not
+    finished."""
     return [_checkpoint(part, store) for part in parts(jobs)]
 
 
@@ -84,7 +87,7 @@ def _config(job: Job) -> StreamsConfig:
 
 
 def learning(jobs: Sequence[Job], device: str) -> Learning:
-    """The stack of the jobs' nets, before the first step."""
+    """The training of the jobs' nets as one stack, before its first step."""
     config, first = _config(jobs[0]), jobs[0]
     method = method_of(first.variant, config.norm)
     pool = first.experiment.data(config, first.seed, first.folder)["A"]
@@ -95,7 +98,8 @@ def learning(jobs: Sequence[Job], device: str) -> Learning:
 
 
 def _do(jobs: Sequence[Job], store: Store, options: RunOptions, progress: Progress) -> None:
-    """Do a group. A stack with a checkpoint comes first, with all of its nets, so that it continues bit for bit."""
+    """Train a group of jobs. A stack with a checkpoint comes first, with all of its nets, so that it continues bit for
+    bit; then the jobs that are not finished yet."""
     path = _checkpoint(jobs, store)
     if not options.resume:
         remove(path)
@@ -136,7 +140,8 @@ def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, p
 
 
 def _cost(wall: float, nets: Learning, device: str) -> dict[str, Any]:
-    """Time and memory of one net of a stack."""
+    """Time and memory as the record of one net has them: its share of the stack's time, and the memory of the whole
+    stack."""
     cuda = torch.device(device).type == "cuda"
     return {
         "wall_s": short(wall),
@@ -155,7 +160,8 @@ def _write(job: Job, measured: Measured, finite: bool, cost: Mapping[str, Any], 
 
 
 class Budget(NamedTuple):
-    """The estimated cost of a stack."""
+    """The estimated cost of training a stack of nets: its method, number of nets, number of steps, and seconds of a
+    step."""
 
     method: str
     nets: int
@@ -164,12 +170,13 @@ class Budget(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Estimated time of the stack."""
+        """Estimated time of the whole training of the stack, in seconds."""
         return self.steps * self.step_s
 
 
 def budget(jobs: Sequence[Job], options: RunOptions) -> list[Budget]:
-    """Time the first steps of every stack that is not in the store yet. Nothing is written."""
+    """Estimate the time of the training of every stack of nets that is not in the store yet, by timing its first steps.
+    Nothing is written."""
     store, budgets = Store(options.folder), []
     for part in parts(jobs):
         unfinished = [job for job in part if job.unfinished(store)]

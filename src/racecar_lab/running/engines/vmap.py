@@ -50,7 +50,7 @@ def _label(jobs: Sequence[Job]) -> str:
 
 
 def _attempt(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
-    """Do the jobs of a group. Returns the failures."""
+    """Train the jobs of a group as one batched net. Returns the failures."""
     group = _Group(jobs, options, progress)
     try:
         group.do()
@@ -70,8 +70,8 @@ class _Group:
         self._data: dict[tuple[int, Any], Mapping[str, Task]] = {}
 
     def do(self) -> None:
-        """Do all stages; a job that fails in one skips the next ones. A batched net with a checkpoint comes first, with
-        all of its nets, although some may be in the store already: so it continues bit for bit."""
+        """Train all stages; a job that fails in one skips the next ones. A batched net with a checkpoint comes first,
+        with all of its nets, although some may be in the store already: so it continues bit for bit."""
         refuse(self.jobs[0], self.options.device)
         for stage in self.jobs[0].stages:
             checkpoint = checkpoint_of(self.jobs, stage, self.store)
@@ -88,7 +88,7 @@ class _Group:
             self._do_stage([job for job in unfinished if job not in self.failed], stage, checkpoint)
 
     def _do_stage(self, jobs: Sequence[Job], stage: Stage, checkpoint: Path) -> None:
-        """Do a stage of some jobs; if memory is full, the error names the stage."""
+        """Train a stage of some jobs, if there are any; if memory is full, the error names the stage."""
         try:
             self._stage(jobs, stage, checkpoint)
         except Exception as error:
@@ -138,7 +138,8 @@ class _Group:
         return self._data[key]
 
     def _trainings(self, jobs: Sequence[Job], stage: Stage, fresh: bool) -> dict[Job, Training]:
-        """The training of each job that can begin the stage; of the others the record or failure is written.
+        """The training of each job that can begin the stage. A job whose earlier stage diverged is recorded as
+        diverged; the error of any other is kept in ``failed``.
 
         Args:
             fresh: False if a checkpoint has the weights, so that no pretraining is needed.
@@ -191,8 +192,8 @@ class _Group:
 
 
 def _measure_together(jobs: Sequence[Job], trained: Iterable[Trained]) -> list[Measured]:
-    """Measurements of nets that the experiment measures together. Empty if it does not, or if that fails: each net is
-    then measured by itself, and the failure is that of one job."""
+    """Measurements of the nets of some jobs, if the experiment can measure them together. Empty if it cannot, or if
+    that fails: each net is then measured by itself, and the failure is that of one job."""
     each = zip((job.config for job in jobs), trained, strict=True)
     try:
         return list(jobs[0].experiment.measure_all(each) or ()) if jobs else []
