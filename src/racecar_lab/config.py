@@ -1,4 +1,5 @@
-"""Settings of an experiment: a frozen dataclass, and changes of its fields by texts such as "lr=1e-3"."""
+"""The settings that all experiments have, as a frozen dataclass, and changes of its fields by texts such as
+"lr=1e-3"."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ OneCycleLR."""
 
 
 def guide(default: V) -> V:
-    """A field that determines which runs are made, but is no setting of any of them."""
+    """A dataclass field with this default that determines which runs a command makes, but is no setting of any single
+    run, so that records leave it out."""
     return field(default=default, metadata={"guide": True})
 
 
@@ -29,15 +31,16 @@ class Config:
     """The settings that all experiments have; experiments add fields, and set the paper's values."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {"weight_decay": 0.0, "pretrain_lr": 0.0, "every": 1}
-    """Fields that are left out of a result's id at these values: they were added later, and ids must not change."""
+    """Name of a field → the value at which it is left out of the text that a result's id is computed from. These fields
+    were added later, and the ids of earlier results must not change."""
     stackable: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
     """Fields that change only the optimiser's step, λ or the initial weights, so that nets that differ in them can be
     trained as one batched net."""
     epochs: int = 10
-    """Epochs of stages that have no number of their own."""
+    """Number of epochs of a stage, unless the stage has its own."""
     lr: float = 1e-4
     batch: int = 0
-    """Samples in a batch; 0: all of them."""
+    """Number of samples in a batch; 0: all of the training set."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     momentum: float = 0.9
     """Momentum of sgd."""
@@ -54,7 +57,7 @@ class Config:
     fraction: float = 1.0
     """Share of each batch that the reverse pass sees."""
     every: int = 1
-    """Steps from one reverse pass to the next; λ is multiplied by it."""
+    """Number of training steps from one reverse pass to the next; 1: each step has one. λ is multiplied by it."""
     valid: float = 0.0
     """Share of the training set that is held out, for choosing λ and learning rates."""
 
@@ -83,42 +86,43 @@ class Config:
         self.refuse_no_part("fraction")
 
     def refuse_no_part(self, *names: str) -> None:
-        """Refuse values of these fields that are not in (0, 1]."""
+        """Raise a ValueError if one of these fields, each a share, is not in (0, 1]."""
         for name in names:
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be in (0, 1], not {getattr(self, name)!r}")
 
     def refuse_negative(self, *names: str) -> None:
-        """Refuse negative values of these fields."""
+        """Raise a ValueError if one of these fields is negative."""
         for name in names:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
+        """All fields by name, with lists instead of tuples, as JSON has them."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def to_record(self) -> dict[str, Any]:
-        """The fields of a record: all but those that only determine which runs are made."""
+        """The fields that a record keeps, by name: all but those that only determine which runs are made."""
         left_out = guides(type(self))
         return {name: value for name, value in self.to_dict().items() if name not in left_out}
 
     def to_name(self) -> dict[str, Any]:
-        """The fields from which a result's id is computed: all but those that have their value in ``unnamed``."""
+        """The fields from which a result's id is computed, by name: all but those that have their value in
+        ``unnamed``."""
         left_out = {name for name, value in self.unnamed.items() if getattr(self, name) == value}
         return {name: value for name, value in self.to_dict().items() if name not in left_out}
 
 
 def guides(config: type[Config]) -> set[str]:
-    """The fields that only determine which runs are made, also if a subclass changes their defaults."""
+    """Names of the fields that only determine which runs are made, also if a subclass changes their defaults."""
     kinds = [kind for kind in config.__mro__ if issubclass(kind, Config)]
     return {f.name for kind in kinds for f in fields(kind) if "guide" in f.metadata}
 
 
 @cache
 def _hints(config: type[Config]) -> dict[str, Any]:
-    """The types of the fields, cached, because annotations are texts that must be evaluated."""
+    """Field name → its type. Cached, because annotations are texts that must be evaluated."""
     hints = typing.get_type_hints(config)
     return {f.name: hints[f.name] for f in fields(config)}
 
@@ -151,7 +155,7 @@ def override(config: C, assignments: Iterable[str]) -> C:
 
 
 def parse(text: str, hint: Any, name: str) -> Any:
-    """A text as a value of a field's type.
+    """Convert a text such as "1e-3" to a field's type; a ValueError says what the field needs.
 
     Args:
         hint: the type.
@@ -180,7 +184,7 @@ def parse(text: str, hint: Any, name: str) -> Any:
 
 
 def changed(config: Config) -> dict[str, Any]:
-    """The fields that differ from their defaults."""
+    """The fields whose values differ from their defaults: name → value."""
     default = type(config)()
     return {
         f.name: getattr(config, f.name) for f in fields(config) if getattr(config, f.name) != getattr(default, f.name)

@@ -37,21 +37,22 @@ class Experiment(Generic[C]):
     state. It must define ``name``, ``data``, ``network`` and ``weight``."""
 
     name: ClassVar[str]
-    """The name by which it is run and its records are known."""
+    """Name of the experiment on the command line and in its records."""
     version: ClassVar[int] = 1
     """Version of the experiment; a change that makes earlier records incomparable increases it."""
     Config: ClassVar[type[Config]] = Config
-    """The class of its settings, whose defaults are those of a full run."""
+    """The class of the experiment's settings; the defaults of its fields are those of a full run."""
     quick: ClassVar[Quick] = Quick()
-    """Its short form."""
+    """The short form of the experiment, which ``--quick`` runs to show that everything works."""
     variants: ClassVar[tuple[str, ...]] = ("Std", "Ort", "RR")
-    """Default variants of a run."""
+    """Names of the variants that are trained unless the user names others."""
     seeds: ClassVar[int] = 5
-    """Default number of seeds."""
+    """Number of seeds of a run, unless the user gives another."""
     claims: ClassVar[tuple[Claim, ...]] = ()
-    """What is expected; every claim gets a verdict."""
+    """The claims that the experiment tests, such as that one variant is better than another; reports give each a
+    verdict."""
     search: ClassVar[Search | None] = None
-    """Search space of ``racecar search``; None: no search."""
+    """The settings that ``racecar search`` tries; None: there is no search."""
     reporting: ClassVar[Reporting] = Reporting()
     """Title, summary, figures and more for its page; all of it is optional."""
     builds_on: ClassVar[str] = ""
@@ -62,25 +63,26 @@ class Experiment(Generic[C]):
     joins: ClassVar[bool] = False
     """True if its network has joins, which no reverse pass crosses: RR starts again at each (mode "auto")."""
     engine: ClassVar[str] = ""
-    """Name of its own engine, which replaces the one that a user names; empty: none."""
+    """Name of the only engine that can train this experiment; it replaces the one that the user names. Empty: any
+    can."""
 
     @property
     def title(self) -> str:
-        """The heading of its page."""
+        """The heading of the experiment's page: that in ``reporting``, or else its name."""
         return self.reporting.title or self.name
 
     def variant(self, name: str) -> Variant:
-        """One of its variants, by name."""
+        """The variant of this name; if the experiment's networks have joins, its RR starts again at each."""
         from racecar_lab.training.variants import variant
 
         return variant(name, self.joins)
 
     def configs(self, config: C, folder: Path | None) -> Sequence[C]:
-        """All configurations of a run, for example one for each network."""
+        """The configurations that a run trains, for example one for each network; by default only the given one."""
         return (config,)
 
     def sources(self, config: C) -> tuple[Source, ...]:
-        """The data sets that must be in the data folder."""
+        """The data sets that the data folder must hold for this configuration; by default none."""
         return ()
 
     def fingerprint(self, config: C, folder: Path | None) -> str:
@@ -88,7 +90,8 @@ class Experiment(Generic[C]):
         return "; ".join(source.title for source in self.sources(config)) or "made from the seed"
 
     def data(self, config: C, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Its tasks by name, such as "A"; the same for the same seed."""
+        """The data of all tasks of the experiment: name of a task, such as "A" → its training, test and held-out
+        samples. The same seed gives the same data."""
         raise lacks(type(self), "data")
 
     def network(self, config: C, dropout: float = 0.0) -> nn.Module:
@@ -108,11 +111,12 @@ class Experiment(Generic[C]):
         return self.network(config, dropout) if dropout else self.network(config)
 
     def stages(self, config: C) -> tuple[Stage, ...]:
-        """Its stages, in order."""
+        """The stages of the experiment, which are its trainings, in order; by default one, from fresh weights."""
         return (Stage("A"),)
 
     def search_for(self, config: C) -> Search | None:
-        """The search space of ``racecar search`` for a configuration; None: no search."""
+        """The settings that ``racecar search`` tries for a configuration; None: no search. If the reverse loss is a
+        plain sum (scale "sum"), λs are those of ``sum_weights``."""
         if self.search is None or self.reverse(config).get("scale") != "sum":
             return self.search
         return replace(self.search, weights={**self.search.weights, **self.search.sum_weights})
@@ -122,11 +126,12 @@ class Experiment(Generic[C]):
         raise lacks(type(self), "weight")
 
     def reverse(self, config: C) -> Mapping[str, Any]:
-        """Arguments of ``Racecar`` except mode and fraction. Its ``weight`` is multiplied by λ."""
+        """Arguments of ``Racecar``, which makes the reverse pass, except mode and fraction. Its ``weight`` is
+        multiplied by λ."""
         return {}
 
     def orthogonality(self, config: C) -> dict[str, Any]:
-        """Arguments of ``orthogonality.srip``."""
+        """Arguments of ``orthogonality.srip``, the regulariser of variant Ort."""
         return {}
 
     def recipe(self, config: C, stage: Stage) -> Recipe:
@@ -134,14 +139,15 @@ class Experiment(Generic[C]):
         return Recipe()
 
     def measure(self, config: C, trained: Trained) -> Measured:
-        """Metrics of a finished stage, the model in evaluation mode. In a search, which holds samples out as
-        ``task.valid``, they are measured on these, and nothing is on the test set."""
+        """Measure the trained model of a stage, which is in evaluation mode; by default its accuracy. A search holds
+        samples out as ``task.valid``: everything is then measured on these, and nothing on the test set."""
         kind, split = trained.task.evaluated
         return Measured({f"{kind}_accuracy": accuracy(trained.model, split)})
 
     def collapse_check(self, config: C, trained: Trained) -> CollapseCheck | None:
-        """The model and inputs by which is seen whether a finished net has collapsed; None: it is not checked. That is
-        the default if networks take turns, because only the experiment knows how they are called."""
+        """The model and inputs by which a trained net is tested for collapse (the same output for every input); None:
+        it is not tested. That is the default if networks take turns, because only the experiment knows how they are
+        called."""
         if self.recipe(config, trained.stage).turns:
             return None
         return CollapseCheck(trained.model, trained.task.train.x[:SAMPLES])

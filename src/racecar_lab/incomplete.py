@@ -12,7 +12,7 @@ PARTS = {
 
 
 class Incomplete(TypeError):
-    """An experiment without a part that a run or its page needs."""
+    """The error that an experiment lacks a part, such as its data, which a run or its page needs."""
 
 
 def lacks(kind: type, part: str) -> Incomplete:

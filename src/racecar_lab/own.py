@@ -13,7 +13,7 @@ from racecar_lab.experiment import Experiment
 from racecar_lab.incomplete import lacks
 
 NAMES: dict[str, str] = {}
-"""Name of an experiment → package.module:CLASS, as the user named it."""
+"""Name of a user's experiment → package.module:CLASS, as the user wrote it on the command line."""
 
 
 def own_experiment(name: str, folder: Path | None = None, reserved: Container[str] = ()) -> Experiment[Any]:

@@ -12,14 +12,15 @@ class Quick:
     """The short form of an experiment, which ``--quick`` runs: at most a minute on two cores, and no evidence."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Values of configuration fields that differ from the defaults."""
+    """Field of the configuration → its value in the short form; the other fields keep their defaults."""
     shipped: Mapping[str, Any] = field(default_factory=dict)
-    """Further values if the data sets are not in the data folder, to use data that come with racecar instead; empty: it
-    cannot."""
+    """Field of the configuration → its value if the data sets are not in the data folder, so that data that come with
+    racecar are used instead; empty: the experiment cannot use those."""
     seeds: int = 2
-    """Number of seeds."""
+    """Number of seeds of the short form."""
 
     @property
     def settings_shipped(self) -> dict[str, Any]:
-        """The values with data that come with racecar, where the experiment can use some."""
+        """All values of the short form if it uses the data that come with racecar: ``settings``, with those of
+        ``shipped`` over them."""
         return {**self.settings, **self.shipped}

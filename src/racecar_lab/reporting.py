@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def nothing_to_say(config: Any) -> str:
-    """The description of data that need none."""
+    """An empty description of the data: the default, for an experiment on the paper's data."""
     return ""
 
 
 def no_figures(runs: Sequence[Run]) -> Mapping[str, Figure]:
-    """The figures of an experiment without figures of its own."""
+    """No figures: the default, for an experiment that draws none of its own."""
     return {}
 
 
@@ -33,9 +33,9 @@ class Reporting:
     title: str = ""
     """Heading of the page; empty: the experiment's name."""
     section: str = ""
-    """Section of the paper, or "ours"."""
+    """Section of the paper that the experiment is from; "ours" if it is not in the paper."""
     summary: str = ""
-    """A few sentences on the question and the design."""
+    """A few sentences on the experiment's question and design."""
     paper: tuple[Paper, ...] = ()
     """Numbers that the paper prints."""
     first_weights: str = "PyTorch's own"
@@ -43,8 +43,8 @@ class Reporting:
     describe_data: Callable[[Any], str] = nothing_to_say
     """Function of a configuration: a description of its data, if they are not the paper's; otherwise empty."""
     figures: Callable[[Sequence[Run]], Mapping[str, Figure]] = no_figures
-    """Function of the finished runs: figures by title. Where there are none, a page shows every run and the curves over
-    training. Beside ``sentences_and_tables`` it gets the diverged runs, too."""
+    """Function of the finished runs: title → figure. If there are none, a page shows every run and the curves over
+    training. An experiment with ``sentences_and_tables`` gets the diverged runs, too."""
     paper_table: Callable[[Sequence[Run]], Table | None] | None = None
     """Function of the finished runs: a short table of the paper's results and ours for the top of the page, or None."""
     sentences_and_tables: Callable[[Sequence[Run]], tuple[Sequence[str], Sequence[Table]]] | None = None

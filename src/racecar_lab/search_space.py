@@ -1,4 +1,4 @@
-"""What a search tries: learning rates, λs and more, with the same budget for every variant."""
+"""The settings that a hyperparameter search tries: learning rates, λs and more, as many for every variant."""
 
 from __future__ import annotations
 
@@ -11,49 +11,54 @@ from typing import Any
 from racecar_lab.training.variants import variant
 
 Setting = dict[str, float]
-"""One learning rate ``lr``, λ as ``weight`` where the variant has one, and values of other fields."""
+"""One setting that a search tries: learning rate ``lr``, λ as ``weight`` if the variant has one, and values of other
+fields."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is tried. A variant with a λ tries each of its ``weights`` with each of ``lrs``; one without
-    tries as many learning rates, spread over the same range. All of this with each combination of ``fields``. An
-    experiment that builds on another takes learning rate and λ from its search and tries ``fields``."""
+    """The settings that a search tries, and the metric by which it chooses. A variant with a λ tries each of its
+    ``weights`` with each of ``lrs``; one without tries as many learning rates, spread over the same range. All of this
+    with each combination of ``fields``. An experiment that builds on another takes learning rate and λ from its search
+    and tries ``fields``."""
 
     lrs: Mapping[str, tuple[float, ...]]
-    """By optimiser."""
+    """Optimiser → learning rates to try."""
     weights: Mapping[str, tuple[float, ...]]
-    """By variant."""
+    """Variant → λs to try."""
     sum_weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By variant, instead of ``weights`` if the reverse loss is a plain sum (scale "sum"), as the paper's: λ then has
-    another unit."""
+    """Variant → λs to try instead of ``weights`` if the reverse loss is a plain sum (scale "sum"), as the paper's: λ
+    then has another unit."""
     fields: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
+    """More fields of the configuration, such as weight_decay → values that every variant tries."""
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many λs fewer."""
+    """Variant → fields that it alone tries, such as Pre's pretrain_lr → their values. It has fewer λs in return, so
+    that it tries as many settings as the others."""
     metric: str = "valid_accuracy"
     higher: bool = True
-    """Whether more of it is better."""
+    """True if the setting with the largest ``metric`` is chosen; False: the one with the smallest."""
     limit: tuple[str, float] | None = None
-    """Another metric, an error, and a share: what has more than so much above the smallest that the variant reached is
-    not chosen, however good it is otherwise."""
+    """Name of another metric, an error, and a share. A setting whose error is more than (1 + share) times the smallest
+    error of the variant is not chosen, however good its ``metric`` is. None: no limit."""
     beside: tuple[str, ...] = ()
-    """More metrics that its table of what was tried has."""
+    """Names of more metrics that are listed for every setting that was tried; the choice does not depend on them."""
     stages: tuple[str, ...] = ("A",)
-    """It is averaged over these."""
+    """Names of the stages over which ``metric`` is averaged."""
     apart: bool = False
-    """Whether every stage has settings of its own instead, which then come from no other stage of the experiment."""
+    """True if the best setting is chosen for each stage by itself. No stage may then start from another one of the same
+    experiment. False: one setting for all stages."""
     valid: float = 0.1
-    """Share of the training set held out meanwhile."""
+    """Share of the training set that is held out during the search, to measure ``metric`` on."""
     most: int = 0
-    """Largest number of settings that are tried for a variant if the search goes on beyond an edge; 0: it does not."""
+    """Maximal number of settings that are tried for a variant. If it is not 0 and the best setting lies at an edge of
+    those that were tried, the search goes on beyond that edge; 0: it never does."""
     seeds: int = 3
     first_seed: int = 1000
-    """Seeds that no published run uses."""
+    """First seed of the search, whose seeds no published run uses."""
 
     @property
     def judged_by(self) -> str:
-        """In words."""
+        """The criterion of the choice in words: the metric, and the limit if there is one."""
         if self.limit is None:
             return self.metric
         name, share = self.limit
@@ -61,14 +66,15 @@ class Search:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The fields of the configuration that it chooses."""
+        """Names of the configuration fields for which the search chooses values."""
         return "lr", *self.fields, *dict.fromkeys(field for fields in self.own.values() for field in fields)
 
     def candidates(self, name: str, optimiser: str, base: Mapping[str, float] | None = None) -> list[Setting]:
-        """The settings of a variant that are tried first, as many for every variant.
+        """The settings that a variant tries first, as many for every variant.
 
         Args:
-            base: the setting of the variant that another search chose, which this one adds ``fields`` to.
+            base: the setting that an earlier search chose for the variant; only ``fields`` are then tried beside it.
+                None: there was none.
         """
         if base is not None:
             return _grid({**{axis: (value,) for axis, value in base.items()}, **self.fields})
@@ -115,12 +121,12 @@ class Search:
 
 
 def _grid(axes: Mapping[str, Sequence[float]]) -> list[Setting]:
-    """Every value of each axis with every value of the others."""
+    """All combinations of one value from each axis, as settings; ``axes`` is name → values."""
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
 def _spread(values: Sequence[float], count: int) -> list[float]:
-    """So many values from the smallest to the largest, in equal ratios."""
+    """As many numbers as ``count`` says, from the smallest to the largest of ``values``, in equal ratios."""
     low, high = min(values), max(values)
     return [low * (high / low) ** (i / max(1, count - 1)) for i in range(count)]
 

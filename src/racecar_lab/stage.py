@@ -18,25 +18,26 @@ class Stage:
     """One training of an experiment: from fresh weights or from an earlier stage's, with or without the regulariser."""
 
     name: str
-    """"A", "AA" (fine-tuned on the same task), "AB" (on a transfer task), "B" (that task from scratch)."""
+    """Name of the stage: by custom "A", "AA" (fine-tuned on the same task), "AB" (on a transfer task), "B" (that task
+    from scratch)."""
     task: str = "A"
-    """Name of the task that it trains on."""
+    """Name of the task whose data the stage trains on."""
     after: str | None = None
     """Name of the stage whose weights it starts from; None: fresh weights."""
     regularised: bool = True
     epochs: int | None = None
-    """None: the configuration's."""
+    """Number of epochs; None: that of the configuration."""
     variants: tuple[str, ...] | None = None
     """Names of the variants that have this stage; None: all."""
     network: str = ""
-    """Description of the trained network, if it is not the experiment's."""
+    """Description of the network that is trained, if it is not the experiment's usual one; otherwise empty."""
     light: bool = False
     """True if its records leave out weights and curves, for experiments with thousands of nets. No stage can start from
     it."""
 
     @property
     def description(self) -> str:
-        """The stage in words, for pages."""
+        """The stage in words, such as "trained from A's weights on task B without regulariser"."""
         start = "from fresh weights" if self.after is None else f"from {self.after}'s weights"
         task = "" if self.task == "A" else f" on task {self.task}"
         trained = f"{self.network} trained" if self.network else "trained"
@@ -45,11 +46,11 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A finished stage, ready to be measured."""
+    """The trained model of a stage, with all that ``Experiment.measure`` needs to measure it."""
 
     stage: Stage
     model: nn.Module
-    """One network, or several by name in an ``nn.ModuleDict``."""
+    """The trained network, or several by name in an ``nn.ModuleDict``."""
     task: Task
     seed: int
     variant: str
@@ -59,7 +60,7 @@ class Trained:
     history: Mapping[str, Tensor] = field(default_factory=dict)
     """Snapshots that ``Recipe.look`` took during training, by name, stacked; the first dimension is time."""
     tasks: Mapping[str, Task] = field(default_factory=dict)
-    """All tasks of ``Experiment.data`` by name, on the CPU."""
+    """All tasks of the experiment, as ``Experiment.data`` returned them, by name, on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,6 @@ class Measured:
 
     metrics: dict[str, float]
     tables: dict[str, Any] = field(default_factory=dict)
-    """Anything that JSON can represent."""
+    """Tables by name: anything that JSON can represent."""
     arrays: dict[str, Tensor] = field(default_factory=dict)
-    """Small tensors for figures."""
+    """Small tensors by name, which figures show."""
