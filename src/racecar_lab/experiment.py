@@ -61,7 +61,8 @@ class Experiment(Generic[C]):
     clusters: ClassVar[Clusters | None] = None
     """Groups of runs that are not independent, such as the seeds within a fold; None: all runs are independent."""
     joins: ClassVar[bool] = False
-    """True if its network has joins, which no reverse pass crosses: RR starts again at each (mode "auto")."""
+    """True if its network has joins, such as residual additions, which no reverse pass crosses: RR starts again at each
+    (mode "auto")."""
     engine: ClassVar[str] = ""
     """Name of the only engine that can train this experiment; it replaces the one that the user names. Empty: any
     can."""
@@ -126,8 +127,8 @@ class Experiment(Generic[C]):
         raise lacks(type(self), "weight")
 
     def reverse(self, config: C) -> Mapping[str, Any]:
-        """Arguments of ``Racecar``, which makes the reverse pass, except mode and fraction. Its ``weight`` is
-        multiplied by λ."""
+        """Arguments of ``Racecar``, the library's reverse pass, except mode and fraction. Its ``weight``, of each layer
+        or all, is multiplied by λ."""
         return {}
 
     def orthogonality(self, config: C) -> dict[str, Any]:

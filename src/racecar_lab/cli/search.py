@@ -1,4 +1,4 @@
-"""``racecar search``: learning rate, λ and more of every variant, with the same number of trials."""
+"""``racecar search`` chooses learning rate, λ and more for every variant, with the same number of trials for each."""
 
 from __future__ import annotations
 

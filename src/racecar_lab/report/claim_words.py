@@ -70,9 +70,9 @@ def ends_of(finding: Finding) -> tuple[float, float]:
 
 
 def distinct_settings(findings: Sequence[Finding]) -> list[Setting]:
-    """For each finding the fields that distinguish its setting from the others'. Left out are fields that never vary,
-    that a claim names itself, or that follow from another field; of two that follow from each other, a number with
-    decimals goes first."""
+    """For each finding the fields that distinguish its setting from those of the others. Left out are fields that never
+    vary, that a claim names itself, or that follow from another field; of two that follow from each other, one with
+    decimal numbers is left out."""
     named = {name for finding in findings for name in (*finding.claim.where, *finding.claim.against)}
     settings = [dict(with_loss(finding.setting)) for finding in findings]
     names = [name for name in dict.fromkeys(name for setting in settings for name in setting) if name not in named]

@@ -97,9 +97,9 @@ def _tests(
 
 
 def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
-    """The groups, of those that fit one side of a claim, that have a setting. A variant without reverse pass does not
-    depend on the reverse loss: if it was not run with the loss of this setting, its runs with another loss are taken,
-    which are the same nets."""
+    """The groups that are one side of a claim in a setting, chosen from ``groups``, which are those of that side in all
+    settings. A variant without reverse pass does not depend on the reverse loss: if it was not run with the loss of
+    this setting, its runs with another loss are taken, which are the same nets."""
     fitting = [group for group in groups if without(group.setting, against) == setting]
     variant = VARIANTS.get(groups[0].variant) if groups else None
     if fitting or variant is None or variant.kind == "reverse":

@@ -70,8 +70,8 @@ class Finding:
         return self._gain(set())
 
     def _gain(self, without: set[Key]) -> Gain | None:
-        """The gain without the runs whose keys (seed, or cluster and seed) are in ``without``; None if no pair is
-        left."""
+        """The gain (mean paired difference) without the runs whose keys (seed, or cluster and seed) are in ``without``;
+        None if no pair is left."""
         if self.sides is None:
             return None
         claim, clusters = self.claim, self.sides[0].clusters
@@ -157,8 +157,8 @@ class Finding:
 
     @property
     def power(self) -> float | None:
-        """Probability that so many pairs with this spread would show the paper's gain; None if that or the power is not
-        known."""
+        """Probability that so many pairs with this spread would show the paper's gain; None if the paper prints none,
+        or the power cannot be computed."""
         return None if self.gain is None or self.paper is None else self.gain.power(self.paper, self.level)
 
     @cached_property

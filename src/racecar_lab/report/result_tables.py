@@ -83,7 +83,8 @@ def _averaged(name: str, tables: Sequence[tuple[Group, Rows]]) -> Table:
 
 
 def _roles(tables: Sequence[Rows]) -> tuple[list[str], list[str]]:
-    """Names of the columns that identify a row, and names of those with measured numbers, which are averaged."""
+    """Divide the columns of tables: names of those that identify a row, and names of those with measured numbers, which
+    are averaged."""
     fields = dict.fromkeys(field for rows in tables for row in rows for field in row)
 
     def only(field: str, kind: Any) -> bool:

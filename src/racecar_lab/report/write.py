@@ -77,7 +77,7 @@ def build(parts: Mapping[str, Sequence[Run]], experiments: Mapping[str, Experime
 
 
 def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[tuple[str, str], list[Run]]:
-    """Divide runs by (experiment's name, purpose); known experiments come first."""
+    """Divide runs by experiment and purpose: (name of the experiment, purpose) → runs, known experiments first."""
     kinds: dict[tuple[str, str], list[Run]] = {(name, purpose): [] for name in experiments for purpose in PURPOSES}
     for run in runs:
         kinds.setdefault((str(run.record["experiment"]), run.purpose), []).append(run)

@@ -175,7 +175,7 @@ def _row(cells: Iterable[tuple[tuple[str, str, str], str]]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """The value of a cell: JSON, or else the text itself."""
+    """The value that the text of a cell stands for: parsed as JSON, or else the text itself."""
     try:
         return json.loads(text)
     except ValueError:

@@ -49,7 +49,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings that the user gave; a search's are in ``record["tuned"]``."""
+        """The settings that the user gave; those that a search chose are in ``record["tuned"]``."""
         return dict(self.record["config"])
 
     @property

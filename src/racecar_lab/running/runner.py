@@ -17,7 +17,7 @@ ENGINES = ("here", "vmap", "ray")
 
 
 def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bool | None = None) -> list[Failure]:
-    """Do the jobs whose results are not in the store yet.
+    """Do the jobs whose results are not in the store yet, with an engine.
 
     Args:
         jobs: the jobs; those that they build on are added.

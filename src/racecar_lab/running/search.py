@@ -109,7 +109,8 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
 
 
 def _best(jobs: Sequence[Job], training_of: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:
-    """The best setting of one variant, with its score, all settings that were tried, and the edges that it lies at.
+    """The best setting of one variant, with its score, all settings that were tried, and notes on its values that lie
+    at an edge of those that were tried.
 
     Args:
         training_of: as ``trained`` returns it.

@@ -53,7 +53,7 @@ class Failure:
     message: str
     """The error in one line."""
     details: str
-    """The traceback."""
+    """The traceback of the error."""
 
 
 def failure(job: str, error: BaseException) -> Failure:
