@@ -15,11 +15,12 @@ from racecar_lab.datasets.idx import read_pair
 
 HERE = Path(__file__).parent
 DESCRIPTION = "forty digits that come with racecar, to see that it works: no evidence of anything"
-"""A description of these data for reports."""
+"""A description, for reports, of the forty digits that come with the package."""
 
 
 def describe(config: Any) -> str:
-    """The description of the data of a configuration: empty unless its field ``shipped`` chooses these."""
+    """The description, for reports, of the data of a configuration: that of the forty digits if its field ``shipped``
+    chooses them, otherwise empty."""
     return DESCRIPTION if config.shipped else ""
 
 

@@ -15,7 +15,7 @@ CENTRES = ((7.0, 7.0), (20.0, 20.0))
 WIDTH = 3.0
 """Standard deviation of a peak, in pixels."""
 STROKE = 40
-"""Number of pixels of a scribble."""
+"""Number of steps of the random walk that draws a scribble, each of which marks a pixel."""
 INK = 0.6
 """Brightness of a scribble; the top of a peak has 1."""
 

@@ -19,7 +19,8 @@ from racecar_lab.datasets import data_folder
 from racecar_lab.stage import Measured
 
 BEST = 2
-"""Number of dominant features in the data sets of peaks and digits."""
+"""Number of dominant features in the data sets peaks and digits, and of singular vectors that are compared with
+them."""
 
 
 def first_layer(model: nn.Module, layer: str, data: Tensor, features: Tensor, folder: Path | None) -> Measured:
@@ -82,8 +83,8 @@ def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, Any], batch: int = 1000) -> Racecar:
-    """The reverse pass of a trained net in evaluation mode, of a copy. Batch norms use running statistics of the
-    reverse data, computed from training samples.
+    """A copy of a trained net in evaluation mode, wrapped in ``Racecar`` for its reverse pass. There its batch norms
+    use running statistics of the reverse data, computed from training samples.
 
     Args:
         seen: the training samples (N, …).

@@ -114,7 +114,8 @@ def resnet50(classes: int = 1000, width: int = 64) -> ResNet:
 
 
 def cifar_resnet(depth: int = 110, classes: int = 10, width: int = 16) -> ResNet:
-    """ResNet of 6n + 2 layers for 32×32 pictures; 110 is the paper's. Strided 1×1 convolutions where sizes change."""
+    """A ResNet of ``depth`` = 6n + 2 layers for 32×32 pictures; the paper's has 110. Its shortcuts are strided 1×1
+    convolutions where sizes change."""
     count, rest = divmod(depth - 2, 6)
     if rest or count < 1:
         raise ValueError(f"a CIFAR ResNet has 6n + 2 layers (8, 14, 20, …, 110), not {depth}")

@@ -52,7 +52,7 @@ def vgg(
         size: height and width of the pictures.
         channels: number of channels of the pictures.
         hidden: widths of the linear layers before the last one.
-        dropout: probability of the dropout after each of these.
+        dropout: probability of the dropout after each of these hidden layers.
     """
     parts: list[nn.Module] = []
     width = channels

@@ -94,5 +94,10 @@ class ViT(nn.Module):
 
 
 def vit_b16(classes: int = 1000, size: int = 224) -> ViT:
-    """ViT-B/16."""
+    """The vision transformer ViT-B/16, not trained.
+
+    Args:
+        classes: number of outputs.
+        size: height and width of the pictures.
+    """
     return ViT(size, 16, 768, 12, 12, classes)

@@ -29,8 +29,8 @@ class LossConfig(Config):
     gradient: Literal["both", "reverse", "weights"] = "reverse"
     reduction: Literal["mean", "sum"] = "mean"
     weight: float = 0.001
-    """λ, the weight of the reverse loss, which is the mean over the constrained layers, or their sum with reduction
-    "sum"."""
+    """λ, the weight of the reverse loss, which is the mean of the losses of the constrained layers, or, with reduction
+    "sum", their sum."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

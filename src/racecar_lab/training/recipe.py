@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from racecar_lab.config import Schedule
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(output, labels) → the minimised loss, a scalar."""
+"""A loss function: (output, labels) → the minimised loss, a scalar."""
 Call = Callable[..., Tensor]
 """A network as it is passed to a loss: called with inputs, it returns the network's output."""
 Look = Callable[[Any, Any], Mapping[str, Tensor]]
@@ -41,16 +41,16 @@ class Turn:
     network: str = ""
     """Name of the trained network; empty if there is only one."""
     lr: float | None = None
-    """Learning rate; None: the configuration's."""
+    """Learning rate of the turn's optimiser; None: that of the configuration."""
     schedule: Schedule | None = None
-    """Learning-rate schedule; None: the configuration's."""
+    """Learning-rate schedule of the turn's optimiser; None: that of the configuration."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """The two decay rates of Adam."""
+    """The two decay rates of the turn's optimiser, if it is Adam."""
     latent: tuple[int, ...] = ()
     """Shape, per sample, of the normal random numbers that the loss gets as ``batch.latent``; empty: none.
     ``torch.special.ndtr`` makes them uniform."""
     regularised: bool = True
-    """True if the variant's regulariser applies to this network."""
+    """True if the variant's regulariser applies to the network that the turn trains."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``Racecar`` for this network; they take precedence over the experiment's."""
 
@@ -97,7 +97,7 @@ class Recipe:
             raise ValueError("looks: there is no look to be taken; give look=…, too")
 
     def all_turns(self) -> tuple[Turn, ...]:
-        """The turns on every batch; a recipe with ``loss`` has one."""
+        """The turns on every batch; a recipe that has ``loss`` instead of turns has one."""
         return self.turns or (Turn(self._loss_of_batch),)
 
     def _loss_of_batch(self, network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:

@@ -73,7 +73,7 @@ class Single(Nets):
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def _ask_for_gradients(self, *names: str) -> None:
-        """Let autograd compute gradients of these networks alone."""
+        """Let autograd compute the gradients of the networks with these names, and of no others."""
         self.model.requires_grad_(False)  # first, because networks may share parameters
         for name in names:
             for parameter in self._trained[name]:

@@ -60,7 +60,7 @@ class Training:
     orthogonality: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the regulariser ``srip``, for the variants Ort and OrtB."""
     id: str = ""
-    """The id of the record that keeps its result."""
+    """The id of the record that keeps the training's result."""
 
     @property
     def networks(self) -> dict[str, nn.Module]:
@@ -93,7 +93,7 @@ class Training:
         return self.config.weight_decay + decay
 
     def learning_rate(self, turn: Turn, step: int) -> float:
-        """The learning rate of a turn at a step."""
+        """The learning rate of a turn at a step, counted from 0."""
         return learning_rate(turn.lr or self.config.lr, turn.schedule or self.config.schedule, step, self.steps)
 
 

@@ -119,7 +119,7 @@ class Trainer:
         self.curves.start_clock()
 
     def _look(self) -> None:
-        """Take a snapshot of every net."""
+        """Take a snapshot of every net by the recipe's ``look``, and keep it in the history."""
         assert self.recipe.look is not None
         self.curves.stop_clock()
         snapshots = []

@@ -57,11 +57,12 @@ VARIANTS = {
     )
 }
 BETWEEN_JOINS = Variant("RR", "racecar, the full reverse pass between joins", "reverse", "auto", "λ")
-"""The variant RR for a network with joins."""
+"""The variant RR for a network with joins, such as residual additions: the full reverse pass starts again at each
+one."""
 
 
 def variant(name: str, joins: bool = False) -> Variant:
-    """The variant with this name.
+    """The variant with this name, such as "RR".
 
     Args:
         joins: the variant is for a network with joins, such as residual additions. No full reverse pass crosses them,
