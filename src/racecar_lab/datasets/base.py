@@ -63,7 +63,8 @@ class Source:
     forms: tuple[tuple[File, ...], ...]
     """Layouts of its files, in order of preference; the first one is that of ``fetch``."""
     read: Callable[[tuple[Path, ...], str], tuple[Tensor, ...]]
-    """(files of a split, split) → samples, labels and further columns; a DataError names the file that is damaged."""
+    """A function that reads a split: (its files, its name) → samples, labels and further columns; a DataError names the
+    file that is damaged."""
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
     """Advice for users on how to get the data set, if it cannot be fetched."""

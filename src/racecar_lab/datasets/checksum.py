@@ -70,7 +70,7 @@ class Checked:
     problems: tuple[str, ...]
     """One line each: the file, what is wrong, what to do. Empty if the data set is good."""
     notes: tuple[str, ...]
-    """Remarks that are no problems, one line each."""
+    """Remarks on the data set that are no problems, one line each."""
 
 
 def check(source: Source, folder: str | Path | None = None) -> Checked:

@@ -25,5 +25,5 @@ def describe(config: Any) -> str:
 
 
 def load() -> Samples:
-    """Pictures, uint8 (40, 1, 28, 28), and labels, int64 (40,): 0, 0, 0, 0, 1, …, 9."""
+    """Read the forty digits: pictures, uint8 (40, 1, 28, 28), and labels, int64 (40,): 0, 0, 0, 0, 1, …, 9."""
     return read_pair(HERE / "digits-images-idx3-ubyte.gz", HERE / "digits-labels-idx1-ubyte.gz")

@@ -21,7 +21,8 @@ INK = 0.6
 
 
 def load(seed: int) -> tuple[Tensor, Tensor]:
-    """(110, 1, 28, 28) pictures with values 0–255, and their labels (110,), alternating: 0 top left, 1 bottom right."""
+    """The peak data: pictures (110, 1, 28, 28) with values 0–255, and their labels (110,), alternating: 0 top left, 1
+    bottom right."""
     labels = torch.arange(COUNT) % 2
     return ((peaks()[labels] + INK * _scribbles(seed)).clamp(max=1) * 255).unsqueeze(1), labels
 

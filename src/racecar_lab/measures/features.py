@@ -90,7 +90,7 @@ def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, An
         seen: the training samples (N, …).
         mode: mode of ``Racecar``.
         options: further arguments of ``Racecar``.
-        batch: number of samples at once; all batches have the same weight.
+        batch: number of samples from which statistics are computed at once; all batches count the same.
     """
     rr = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options)
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):

@@ -43,7 +43,7 @@ class Mahalanobis:
     for one layer and without changes to the input). Directions in which the features do not vary are left out."""
 
     means: Tensor
-    """The mean of each class, (K, D)."""
+    """The mean of the features of each class, (K, D)."""
     whiten: Tensor
     """Whitening matrix (D, R): features times it have the identity as covariance."""
 

@@ -26,7 +26,7 @@ class MethodSetting(NamedTuple):
     """The method's main number: the factor λ of a penalty; ReDo's threshold τ, the replacement rate ρ of continual
     backprop or the shrinkage p of Shrink & Perturb, which have no λ; 0 for methods without such a number."""
     second: float = 0.0
-    """The method's second number, where it has one: ``Method.second_meaning`` says which."""
+    """The method's second number, where it has one; ``Method.second_meaning`` says what it means."""
 
 
 @dataclass(frozen=True)

@@ -29,15 +29,15 @@ TINY = 1e-12
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty that is minimised together with the task's loss, as functions of one net."""
+    """A penalty that is minimised together with the task's loss: the functions that compute it for one net."""
 
     value: Callable[[StreamNet, Tensors, Tensors, Sequence[Tensor]], Tensor]
-    """``value(net, parameters, state, inputs)``: the penalty, shape (); ``inputs`` has every layer's input."""
+    """``value(net, parameters, state, inputs)`` returns the penalty, shape (); ``inputs`` has every layer's input."""
     initial_state: Callable[[StreamNet, Tensors, Tensor, Tensor], Tensors] = lambda *_: {}
-    """``initial_state(net, parameters, key, number)``: the state before the first step; ``key`` is the net's random key
-    and ``number`` that of the first random draw."""
+    """``initial_state(net, parameters, key, number)`` returns the state before the first step; ``key`` is the net's
+    random key and ``number`` that of the first random draw."""
     advance: Callable[[StreamNet, Tensors, Tensors], Tensors] = lambda net, parameters, state: state
-    """``advance(net, parameters, state)``: the state with which the penalty is evaluated next."""
+    """``advance(net, parameters, state)`` returns the state with which the penalty is evaluated next."""
 
 
 def l2(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
@@ -118,13 +118,14 @@ def _power_step(net: StreamNet, parameters: Tensors, state: Tensors) -> Tensors:
 
 
 def linear(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Mean of ‖AᵀA h − h‖² / ‖h‖² over all layers but the head, h being the layer's input."""
+    """Mean of ‖AᵀA h − h‖² / ‖h‖² over all layers but the head: A is the layer without its bias, and h its input."""
     terms = linear_terms(net, parameters, inputs)
     return _total(terms) / len(terms)
 
 
 def linear_terms(net: StreamNet, parameters: Tensors, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """‖AᵀA h − h‖² / ‖h‖² of every layer but the head; 0 where h is 0."""
+    """‖AᵀA h − h‖² / ‖h‖² of every layer but the head, 0 where h is 0: A is the layer without its bias, and h its
+    input."""
     terms = []
     for name, h in zip(net.layers[:-1], inputs, strict=False):
         w, op = parameters[f"{name}.weight"], net.get_submodule(name)

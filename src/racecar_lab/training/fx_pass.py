@@ -106,7 +106,7 @@ def _is_constant(node: fx.Node, constants: dict[fx.Node, Any]) -> bool:
 
 
 def _any_tensor(node: fx.Node) -> Tensor:
-    """An uninitialised tensor with the shape, dtype and device of a node's value, for operations that read no more of
-    it."""
+    """An uninitialised tensor with the shape, dtype and device of a node's value: it stands in for a value of which
+    only these matter."""
     value = node.meta["val"]
     return torch.empty(value.shape, dtype=value.dtype, device=value.device)

@@ -79,7 +79,7 @@ class Orthogonal(Regularised):
     """A network with the orthogonality regulariser SRIP of its weights: Ort and OrtB.
 
     Args:
-        arguments: arguments of ``srip``.
+        arguments: further arguments of ``srip``.
     """
 
     def __init__(self, network: nn.Module, **arguments: Any) -> None:
