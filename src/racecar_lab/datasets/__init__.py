@@ -48,7 +48,7 @@ SOURCES: dict[str, Source] = {
 
 
 def source(name: str) -> Source:
-    """The data set of that name."""
+    """The data set of that name; ValueError if there is none."""
     if name not in SOURCES:
         close = get_close_matches(name, SOURCES, n=1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(SOURCES)}"

@@ -24,11 +24,11 @@ class File:
     """One file of a data set, or a folder of many small ones."""
 
     path: str
-    """Path below the data folder."""
+    """Path of the file or folder, below the data folder."""
     splits: tuple[str, ...]
-    """The splits that are read from it."""
+    """Names of the splits, such as "train", that are read from it."""
     size: int | None = None
-    """Bytes; None if unknown."""
+    """Number of bytes of the file; None if it is not known."""
     checksum: str = ""
     """The published checksum: "sha256:…", "md5:…", or "git-tree:…" for a folder; empty if there is none."""
     exact: bool = True
@@ -37,7 +37,7 @@ class File:
 
 @dataclass(frozen=True)
 class Download:
-    """One file to fetch."""
+    """One file that is downloaded for a data set."""
 
     urls: tuple[str, ...]
     """Addresses of the same file, tried in this order."""
@@ -51,7 +51,7 @@ class Download:
 
 @dataclass(frozen=True)
 class Source:
-    """One data set."""
+    """A data set: its description, its files, and how they are got and read."""
 
     name: str
     title: str
@@ -63,12 +63,14 @@ class Source:
     forms: tuple[tuple[File, ...], ...]
     """Layouts of its files, in order of preference; the first one is that of ``fetch``."""
     read: Callable[[tuple[Path, ...], str], tuple[Tensor, ...]]
-    """(files of a split, split) → samples, labels and further columns; a DataError names the file that is damaged."""
+    """A function that reads a split: (its files, its name) → samples, labels and further columns; a DataError names the
+    file that is damaged."""
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
-    """Advice on how to get it if it cannot be fetched."""
+    """Advice for users on how to get the data set, if it cannot be fetched."""
     make: Callable[[Path], None] | None = None
-    """Computes its single file and writes it to a path, if the data are not fetched."""
+    """A function that computes the data set's only file and writes it to the given path; None if the data set is not
+    computed."""
 
     def load(self, folder: str | Path | None, split: str) -> Samples:
         """All samples of a split.
@@ -84,7 +86,13 @@ class Source:
         return samples, labels
 
     def columns(self, folder: str | Path | None, split: str) -> tuple[Tensor, ...]:
-        """Samples and labels of a split, and whatever else this data set knows of each sample."""
+        """All columns of a split: samples, labels and, in some data sets, further tensors with one entry for each
+        sample, such as the number of its frame.
+
+        Args:
+            folder: the data folder; None: the default, see :func:`data_folder`.
+            split: one of ``counts``.
+        """
         folder = data_folder(folder)
         paths = tuple(folder / file.path for file in self.find(folder, split))
         try:
@@ -116,7 +124,7 @@ class Source:
         )
 
     def here(self, folder: Path) -> str:
-        """Is the data set in a folder? "yes", "in part" or "no"."""
+        """Tell whether the files of the data set are in a data folder: "yes", "in part" or "no"."""
         try:
             for split in self.counts:
                 self.find(folder, split)
@@ -126,7 +134,7 @@ class Source:
         return "yes"
 
     def remedy(self, folder: Path) -> str:
-        """Advice for missing or damaged files."""
+        """Advice for users whose files are missing or damaged: a command that gets them, or ``obtain``."""
         if not self.downloads and self.make is None:
             return self.obtain
         option = "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
@@ -134,7 +142,7 @@ class Source:
 
     @property
     def size(self) -> int | None:
-        """Bytes of the downloads, or of the files if they cannot be fetched; None if unknown."""
+        """Number of bytes of the downloads, or of the files if they cannot be fetched; None if it is not known."""
         sizes = [file.size for file in self.downloads or self.forms[0]]
         return sum(size for size in sizes if size is not None) if None not in sizes else None
 
@@ -144,7 +152,7 @@ def files(folder: str, contents: Mapping[str, tuple[int | None, str]]) -> tuple[
 
     Args:
         folder: path of their folder.
-        contents: name → size and checksum.
+        contents: name of a file → its size in bytes, or None, and its checksum.
     """
     return tuple(
         File(f"{folder}{name}", ("test" if name.startswith(("test", "t10k")) else "train",), size, checksum)
@@ -154,7 +162,12 @@ def files(folder: str, contents: Mapping[str, tuple[int | None, str]]) -> tuple[
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Context manager: any error becomes a DataError that names the file. Damaged files raise errors of many types."""
+    """Context manager around the reading of a file: any error becomes a DataError that names the file, because damaged
+    files raise errors of many types.
+
+    Args:
+        kind: the expected kind of file, for the message.
+    """
     try:
         yield
     except DataError:

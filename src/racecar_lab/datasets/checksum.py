@@ -20,7 +20,8 @@ def digest(path: Path, kind: str) -> str:
 
 
 def remembered_digest(path: Path, kind: str) -> str:
-    """``digest``, computed once for all jobs of a process, as long as size and time of a file stay the same."""
+    """Checksum of a file or folder, in hexadecimal. That of a file is computed once for all jobs of a process, as long
+    as its size and time stay the same."""
     state = path.stat()
     return digest(path, kind) if path.is_dir() else _file_digest(path, kind, state.st_size, state.st_mtime_ns)
 
@@ -31,7 +32,7 @@ def _file_digest(path: Path, kind: str, size: int, changed: int) -> str:
 
 
 def _git_tree(folder: Path) -> bytes:
-    """The id of a folder in git, if all of its files have mode 755."""
+    """The id that git gives a folder all of whose files have mode 755, in bytes."""
     entries = []
     for path in folder.iterdir():
         name = path.name.encode()
@@ -43,7 +44,7 @@ def _git_tree(folder: Path) -> bytes:
 
 
 def _git_id(kind: bytes, content: bytes) -> bytes:
-    """The id of an object in git."""
+    """The id that git gives an object, such as a file, of this kind and content, in bytes."""
     return hashlib.sha1(b"%s %d\0" % (kind, len(content)) + content, usedforsecurity=False).digest()
 
 
@@ -64,16 +65,16 @@ def differs(path: Path, size: int | None, checksum: str) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check."""
+    """The result of a check of a data set's files."""
 
     problems: tuple[str, ...]
     """One line each: the file, what is wrong, what to do. Empty if the data set is good."""
     notes: tuple[str, ...]
-    """Remarks that are no problems, one line each."""
+    """Remarks on the data set that are no problems, one line each."""
 
 
 def check(source: Source, folder: str | Path | None = None) -> Checked:
-    """Compare sizes and checksums with the wanted ones, and read every split."""
+    """Check a data set: compare sizes and checksums of its files with the wanted ones, and read every split."""
     folder = data_folder(folder)
     problems: dict[str, None] = {}  # ordered sets: splits may share a file
     notes: dict[str, None] = {}
@@ -116,8 +117,8 @@ def checksum_file(path: Path) -> Path:
 
 
 def other_files(source: Source, folder: str | Path | None) -> dict[str, str]:
-    """Path below the data folder → checksum, for the files of a data set that differ from the published ones, or from
-    those that were made here. Missing files are ignored; reading them raises an error."""
+    """The files of a data set that differ from the published ones, or, if the data set is made here, that were changed
+    since: path below the data folder → actual checksum. Missing files are left out; reading them raises an error."""
     folder = data_folder(folder)
     other = {}
     for split in source.counts:

@@ -40,13 +40,13 @@ PYTHON = {
     "data_batch_5": "md5:482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "md5:40351d587109b95175f43aff81a1287e",
 }
-"""Checksums of the files of CIFAR-10."""
+"""File of CIFAR-10's python version → its checksum."""
 PYTHON_100 = {"train": "md5:16019d7e3df5f24257cddd939b257f8d", "test": "md5:f0ef6b0ae62326f3e7ffdfab6717acfc"}
 
 
 def read_binary(path: Path, classes: int) -> Samples:
-    """A file of the binary version: for each picture a byte for the label (two, coarse and fine, for 100 classes) and
-    3072 bytes for the pixels."""
+    """Pictures and labels in a file of the binary version, which has for each picture a byte for the label (two, coarse
+    and fine, for 100 classes) and 3072 bytes for the pixels."""
     content, label_bytes = path.read_bytes(), 2 if classes == 100 else 1
     if not content or len(content) % (label_bytes + PIXELS):
         raise DataError(f"{path} has {len(content)} bytes, no multiple of {label_bytes + PIXELS}: it is truncated")
@@ -55,8 +55,9 @@ def read_binary(path: Path, classes: int) -> Samples:
 
 
 def read_python(path: Path, classes: int) -> Samples:
-    """A file of the python version, a dict that Python 2 pickled. A pickle can run any code when it is loaded, so it is
-    only looked through: the labels are the numbers after their key, the pixels the longest string."""
+    """Pictures and labels in a file of the python version, a dict that Python 2 pickled. A pickle can run any code when
+    it is loaded, so it is only looked through: the labels are the numbers after their key, the pixels the longest
+    string."""
     key, labels, pixels, by_column = "", [], "", False
     wanted = "fine_labels" if classes == 100 else "labels"
     with reading(path, "pickle of CIFAR"):

@@ -13,14 +13,15 @@ from torch.nn import functional as F
 
 
 def noise(pictures: Tensor, sd: float, generator: torch.Generator) -> Tensor:
-    """Gaussian noise of standard deviation ``sd``, clipped to [0, 1]. It is drawn on the device of the generator, so
-    that it does not depend on the device of the pictures."""
+    """Add Gaussian noise of standard deviation ``sd``, and clip the sum to [0, 1]. The noise is drawn on the device of
+    the generator, so that it does not depend on the device of the pictures."""
     values = torch.randn(pictures.shape, generator=generator, device=generator.device).to(pictures)
     return (pictures + sd * values).clamp(0, 1)
 
 
 def blur(pictures: Tensor, sigma: float) -> Tensor:
-    """Gaussian blur with a standard deviation of ``sigma`` pixels, cut off at three of them; borders are replicated."""
+    """Blur pictures by a Gaussian with a standard deviation of ``sigma`` pixels, cut off at three of them; borders are
+    replicated."""
     radius = math.ceil(3 * sigma)
     weights = torch.exp(-torch.arange(-radius, radius + 1, dtype=torch.float64).square() / (2 * sigma**2))
     weights = (weights / weights.sum()).to(pictures)
@@ -31,6 +32,7 @@ def blur(pictures: Tensor, sigma: float) -> Tensor:
 
 
 def contrast(pictures: Tensor, share: float) -> Tensor:
-    """Less contrast: the distance of each pixel from the mean of its picture and channel is multiplied by ``share``."""
+    """Reduce the contrast of pictures: the distance of each pixel from the mean of its picture and channel is
+    multiplied by ``share``."""
     mean = pictures.mean((2, 3), keepdim=True)
     return mean + share * (pictures - mean)

@@ -15,14 +15,15 @@ from racecar_lab.datasets.idx import read_pair
 
 HERE = Path(__file__).parent
 DESCRIPTION = "forty digits that come with racecar, to see that it works: no evidence of anything"
-"""A description of these data for reports."""
+"""A description, for reports, of the forty digits that come with the package."""
 
 
 def describe(config: Any) -> str:
-    """The description of the data of a configuration: empty unless its field ``shipped`` chooses these."""
+    """The description, for reports, of the data of a configuration: that of the forty digits if its field ``shipped``
+    chooses them, otherwise empty."""
     return DESCRIPTION if config.shipped else ""
 
 
 def load() -> Samples:
-    """Pictures, uint8 (40, 1, 28, 28), and labels, int64 (40,): 0, 0, 0, 0, 1, …, 9."""
+    """Read the forty digits: pictures, uint8 (40, 1, 28, 28), and labels, int64 (40,): 0, 0, 0, 0, 1, …, 9."""
     return read_pair(HERE / "digits-images-idx3-ubyte.gz", HERE / "digits-labels-idx1-ubyte.gz")

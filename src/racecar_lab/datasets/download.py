@@ -25,9 +25,9 @@ CHUNK = 1 << 18
 TIMEOUT = 30.0
 TRIES = 3
 PAUSE = 1.0
-"""Seconds before the second try; doubled before each further one."""
+"""Number of seconds before the second try of a download; doubled before each further one."""
 TEMPORARY = (408, 416, 425, 429, 500, 502, 503, 504)
-"""HTTP statuses after which another try may succeed; 416 means that the part that is here is of another file."""
+"""HTTP statuses after which another try may succeed; 416 means that the part received so far is of another file."""
 SCHEMES = ("https",)
 """Permitted schemes of addresses, also after redirects: http would let others change the file on its way."""
 MOST = 1 << 30
@@ -40,8 +40,8 @@ def download(urls: Sequence[str], target: Path, size: int | None = None, checksu
     Args:
         urls: addresses of the same file, tried in order.
         target: path of the file.
-        size: bytes, if known.
-        checksum: as in :class:`~racecar_lab.datasets.base.File`, if known.
+        size: number of bytes; None if it is not known.
+        checksum: as in :class:`~racecar_lab.datasets.base.File`; empty if it is not known.
     """
     check_folder(target.parent, "the data folder")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,8 @@ def download(urls: Sequence[str], target: Path, size: int | None = None, checksu
 
 
 def _complete(url: str, part: Path, size: int | None) -> None:
-    """Download the rest of a file; gives up after ``TRIES`` failures without progress."""
+    """Download the rest of a file, of which ``part`` has the beginning; gives up after ``TRIES`` failures without
+    progress."""
     failures = 0
     while (before := _length(part)) != size:
         try:
@@ -90,7 +91,7 @@ def _complete(url: str, part: Path, size: int | None) -> None:
 
 
 def _receive(url: str, part: Path, size: int | None) -> None:
-    """One request for the rest of a file."""
+    """Send one request for the rest of a file, and append the answer to the file ``part``, which has the beginning."""
     _check_scheme(url, "is at")
     start, limit = _length(part), MOST if size is None else size
     request = Request(url, headers={"User-Agent": "racecar", **({"Range": f"bytes={start}-"} if start else {})})

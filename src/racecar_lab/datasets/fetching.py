@@ -16,7 +16,7 @@ from racecar_lab.datasets.download import download
 
 
 def fetch(source: Source, folder: str | Path | None = None) -> bool:
-    """Fetch a data set into the data folder. Returns False if it is there already.
+    """Download the files of a data set into the data folder. Returns False if they are there already, and good.
 
     An archive that is in the data folder is used, and not removed.
     """
@@ -39,7 +39,7 @@ def fetch(source: Source, folder: str | Path | None = None) -> bool:
 
 
 def make(source: Source, folder: str | Path | None = None) -> bool:
-    """Make a data set in the data folder. Returns False if it is there already, and good.
+    """Compute a data set on this machine, into the data folder. Returns False if it is there already, and good.
 
     Another version of the software that makes it may give other bytes, so no checksum is published: it is written into
     a file beside the data when they are made, as ``sha256sum`` does.

@@ -14,7 +14,7 @@ from racecar_lab.datasets.arrays import class_numbers
 from racecar_lab.datasets.base import DataError, Samples, reading
 
 BYTES = 0x08
-"""The code of unsigned bytes, the only type in MNIST."""
+"""The code of unsigned bytes in the idx format, the only type in MNIST."""
 LARGEST = 2**28
 """Maximal number of bytes of an array, five times that of MNIST: a small compressed file may hold more than fits into
 memory."""

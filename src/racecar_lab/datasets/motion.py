@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 LENGTH, ANGLE = 5.0, 15.0
-"""The motion of n-MNIST."""
+"""The motion that blurs n-MNIST: its length in pixels, and its angle in degrees to the horizontal."""
 PART = 4096
 """Number of pictures that are blurred at once."""
 
@@ -45,7 +45,8 @@ def kernel(length: float = LENGTH, angle: float = ANGLE) -> Tensor:
 
 
 def blur(pictures: Tensor, length: float = LENGTH, angle: float = ANGLE) -> Tensor:
-    """Pictures (N, C, H, W) of floating point, blurred by the motion; they are black beyond their borders. Same shape.
+    """Pictures (N, C, H, W) of floating point, blurred by a linear motion, in the same shape; they are taken to be
+    black beyond their borders.
 
     Computed in float64, so that devices differ by the last rounding only.
     """

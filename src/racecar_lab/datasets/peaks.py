@@ -15,13 +15,14 @@ CENTRES = ((7.0, 7.0), (20.0, 20.0))
 WIDTH = 3.0
 """Standard deviation of a peak, in pixels."""
 STROKE = 40
-"""Number of pixels of a scribble."""
+"""Number of steps of the random walk that draws a scribble, each of which marks a pixel."""
 INK = 0.6
 """Brightness of a scribble; the top of a peak has 1."""
 
 
 def load(seed: int) -> tuple[Tensor, Tensor]:
-    """(110, 1, 28, 28) pictures with values 0–255, and their labels (110,), alternating: 0 top left, 1 bottom right."""
+    """The peak data: pictures (110, 1, 28, 28) with values 0–255, and their labels (110,), alternating: 0 top left, 1
+    bottom right."""
     labels = torch.arange(COUNT) % 2
     return ((peaks()[labels] + INK * _scribbles(seed)).clamp(max=1) * 255).unsqueeze(1), labels
 

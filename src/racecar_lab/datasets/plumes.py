@@ -11,7 +11,8 @@ from racecar.support.files import write_atomically
 from racecar.support.progress import bar
 
 SEED = 1
-"""Not 0, whose plumes were looked at while the experiments were planned."""
+"""Seed of the plumes' random parameters. It is not 0, because the plumes of seed 0 were looked at while the experiments
+were planned."""
 RANGES = {
     "x": (0.25, 0.75),
     "y": (0.08, 0.2),
@@ -20,11 +21,11 @@ RANGES = {
     "angle": (-math.pi / 5, math.pi / 5),
     "buoyancy": (0.03, 0.15),
 }
-"""Parameters of a plume, drawn from uniform distributions: position and radius of the inflow, as shares of the picture;
-its speed, in pixels (of a picture of 64 × 64) per frame, and its angle to the vertical; the upward velocity that smoke
-of density 1 gains in a frame, in the same pixels per frame."""
+"""Parameter of a plume → ends of the uniform distribution from which it is drawn: position and radius of the inflow, as
+shares of the picture; its speed, in pixels (of a picture of 64 × 64) per frame, and its angle to the vertical; the
+upward velocity that smoke of density 1 gains in a frame, in the same pixels per frame."""
 FINE = 64
-"""Size of the picture in whose pixels velocities are measured."""
+"""Height and width of the picture in whose pixels velocities are measured; for other sizes they are scaled."""
 TOLERANCE = 1e-3
 """Relative and absolute tolerance of the solver for the pressure."""
 
@@ -54,7 +55,7 @@ def simulate(parameters: dict[str, Any], frames: int, size: int, show: bool | No
     numpy, flow = need("numpy", "smoke"), need("phi.flow", "smoke")
 
     def tensor(values: Any) -> Any:
-        """Values of the plumes for PhiFlow."""
+        """A PhiFlow tensor of one value for each plume."""
         return flow.tensor(values, flow.batch("plume"))
 
     grid = {"x": size, "y": size, "bounds": flow.Box(x=size, y=size)}

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from racecar_lab.training import rng
 
 SYMBOLS, ITEMS = 8, 5
-"""Kinds of symbols, and symbols to remember."""
+"""Number of different symbols, and number of symbols to remember, in the copying problem."""
 BLANK, GO = SYMBOLS, SYMBOLS + 1
-"""Codes of the other inputs of ``copying``."""
+"""Codes of the two inputs of the copying problem that are no symbols: a blank, and the sign to repeat the symbols."""
 SIDE = 28
 
 
@@ -50,7 +50,7 @@ def copying(count: int, gap: int, generator: torch.Generator) -> tuple[Tensor, T
 
 @cache
 def places() -> Tensor:
-    """The fixed order in which the pixels of a picture are read, (784,)."""
+    """The fixed random order in which the pixels of a 28 × 28 picture are read: their indices, (784,)."""
     return torch.randperm(SIDE * SIDE, generator=rng.generator("sequences", "pixels"))
 
 

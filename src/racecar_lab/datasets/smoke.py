@@ -25,7 +25,7 @@ def _make(path: Path) -> None:
 
 
 def _read(paths: tuple[Path, ...], split: str) -> Samples:
-    """Frames, uint8 (plumes · frames, 1, H, W), and plumes, int64."""
+    """Frames, uint8 (plumes · frames, 1, H, W), and the number of each frame's plume, int64 (plumes · frames,)."""
     (path,) = paths
     density = torch.from_numpy(read_npz(path, "density")[0])
     if density.dtype != torch.uint8 or density.dim() != 4:
@@ -35,7 +35,8 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
 
 
 def checksum(folder: str | Path | None) -> str:
-    """The checksum of the file, because another version of PhiFlow makes other data; empty if there is no file."""
+    """The checksum of the file of simulated smoke, which tells apart data of different versions of PhiFlow; empty if
+    there is no file."""
     path = data_folder(folder) / NAME
     return f"sha256:{remembered_digest(path, 'sha256')}" if path.exists() else ""
 

@@ -18,7 +18,7 @@ VIEWS = 5
 
 
 def _read(paths: tuple[Path, ...], split: str) -> tuple[Tensor, ...]:
-    """Pictures and labels; of the plume also the numbers of the frames."""
+    """Pictures and labels of a split; for the split "plume" there is a third column, each picture's frame number."""
     (path,) = paths
     if split == "plume":
         pictures, view, frame = read_npz(path, "scalarflow", "view", "frame")
@@ -29,7 +29,7 @@ def _read(paths: tuple[Path, ...], split: str) -> tuple[Tensor, ...]:
 
 
 def frames(folder: str | Path | None) -> Tensor:
-    """The number of the frame of each picture of the plume, int64 (600,)."""
+    """The frame number of each picture of the plume, which is its place in time, int64 (600,)."""
     return SMOKE_REAL.columns(folder, "plume")[2]
 
 

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 DEGREES = 3
-"""Spherical harmonics of degree 0, 1 and 2: a small net can learn a threshold on such a coarse structure."""
+"""Number of lowest degrees of spherical harmonics on which the labels depend: 0, 1 and 2. A small net can learn a
+threshold on such a coarse structure."""
 BITS = 0.99
-"""I(X;Y) of the data."""
+"""Mutual information I(X;Y) of patterns and labels, in bits."""
 
 
 @cache
@@ -33,7 +34,7 @@ def corners() -> Tensor:
 
 
 def patterns() -> Tensor:
-    """All patterns, (4096, 12), 0 or 1."""
+    """All patterns of twelve points that are on, 1, or off, 0: (4096, 12)."""
     return (torch.arange(4096).unsqueeze(1) >> torch.arange(12)) & 1
 
 
@@ -54,7 +55,8 @@ def power_spectrum(x: Tensor, degrees: int = DEGREES) -> Tensor:
 
 
 def rule(x: Tensor) -> Tensor:
-    """f(x), the power in the lowest degrees; (N, 12) → (N,)."""
+    """f(x), the function of a pattern on which its label depends: the sum of the power spectrum over the lowest
+    degrees; (N, 12) → (N,)."""
     return power_spectrum(x).sum(1)
 
 

@@ -35,9 +35,9 @@ FOLDERS = {
     "silhouettes": ("stimuli/filled-silhouettes", "23aee8dfaa66268e7c9746870eff68d933e88824"),
 }
 PACKED = "texture_shape_64.npz"
-"""The file with all pictures at 64 pixels."""
+"""Name of the file that has all pictures at 64 × 64 pixels."""
 KINDS = {"stylised": "stylized", "edges": "edges", "silhouettes": "filled-silhouettes"}
-"""Split → its name in the packed file."""
+"""Split → its name in the file that has all pictures."""
 NAME = re.compile(r"([a-z]+)(\d+)(?:-([a-z]+)\d+)?\.png")
 """Names of pictures: shape and its number, texture and its number. cat3-dog1.png shows the third cat in the texture of
 the first dog; cat3.png has no texture. The part before the hyphen names the shape picture."""
@@ -45,19 +45,19 @@ the first dog; cat3.png has no texture. The part before the hyphen names the sha
 
 @dataclass(frozen=True, eq=False)
 class Stimuli:
-    """Pictures, with classes of shape and texture."""
+    """A set of pictures, each with the class of its shape and that of its texture."""
 
     images: Tensor
-    """uint8 (N, 3, H, W)."""
+    """The pictures, uint8 (N, 3, H, W)."""
     shape: Tensor
-    """int64 (N,): class of the shape."""
+    """Class of each picture's shape, int64 (N,)."""
     texture: Tensor
-    """int64 (N,): class of the texture, -1 where there is none."""
+    """Class of each picture's texture, int64 (N,); -1 where there is none."""
     picture: Tensor
-    """int64 (N,): number of the shape picture in its class, 1 to 10."""
+    """Number, from 1 to 10, of the shape picture among those of its class that each picture shows, int64 (N,)."""
 
     def held_out(self, fold: int) -> Tensor:
-        """Whether each picture is a test picture of a fold, bool (N,). No training picture of the fold has its shape
+        """For each picture, True if it is a test picture of a fold, (N,). No training picture of the fold has its shape
         from the same source picture as a test picture."""
         if not 0 <= fold < FOLDS:
             raise ValueError(f"fold must be 0 to {FOLDS - 1}, not {fold}")
@@ -65,12 +65,18 @@ class Stimuli:
 
 
 def stimuli(folder: str | Path | None, split: str) -> Stimuli:
-    """One of the sets "stylised", "edges" and "silhouettes"."""
+    """Read one of the sets "stylised", "edges" and "silhouettes".
+
+    Args:
+        folder: the data folder; None: the default, see ``data_folder``.
+        split: name of the set.
+    """
     return Stimuli(*TEXTURE_SHAPE.columns(folder, split))
 
 
 def _read(paths: tuple[Path, ...], split: str) -> tuple[Tensor, ...]:
-    """The columns of ``Stimuli``, sorted by them and by the names of the files."""
+    """The fields of ``Stimuli``: pictures, class of the shape, class of the texture, number of the shape picture. The
+    order is that of shape, number, texture and file name."""
     (path,) = paths
     if path.name == PACKED:
         names = ("x", "kind", "kind_names", "file_name", "shape_label", "class_names")
@@ -97,7 +103,7 @@ def _parts(file: Path) -> tuple[int, int, int]:
 
 
 def _pictures(files: Sequence[Path]) -> Tensor:
-    """Pictures of one size, uint8 (N, 3, H, W)."""
+    """Read picture files, which must all have one size, as uint8 (N, 3, H, W)."""
     numpy, image = need("numpy", "lab"), need("PIL.Image", "lab")
     images = []
     for file in files:

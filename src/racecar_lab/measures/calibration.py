@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from racecar_lab.task import Split
 
 BINS = 15
-"""Number of bins of confidence, as in Guo et al. (2017)."""
+"""Number of bins of confidence for the expected calibration error, as in Guo et al. (2017)."""
 
 
 @torch.no_grad()

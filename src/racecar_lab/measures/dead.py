@@ -10,18 +10,18 @@ from torch import Tensor, nn
 from racecar.inspect import activations
 
 MIN_VARIANCE = 0.01
-"""Variance of an autoencoder's output divided by that of its input, below which it counts as dead."""
+"""An autoencoder counts as dead if the variance of its output, divided by that of its input, is below this."""
 
 SAMPLES = 256
-"""Number of training samples that are looked at."""
+"""Number of training samples by which a net is checked for collapse."""
 
 
 class CollapseCheck(NamedTuple):
-    """A network and the samples by which is seen whether it has collapsed."""
+    """A network and samples on which it is checked for collapse: for an output that is the same for all of them."""
 
     model: nn.Module
     inputs: Tensor
-    """Samples (N, …)."""
+    """Samples (N, …) for which the network's outputs are compared."""
     autoencoder: bool = False
     """True if the network is an autoencoder: one whose output hardly varies counts as dead, too."""
 
@@ -42,7 +42,7 @@ def is_dead(model: nn.Module, x: Tensor, autoencoder: bool = False) -> bool:
 
 
 def dead_layers(model: nn.Module, x: Tensor) -> list[str]:
-    """Names of layers whose d_m is 0 for all samples x (N, …), so that the reverse pass compares 0 with 0."""
+    """Names of the layers whose input d_m is 0 for all samples x (N, …), so that the reverse pass compares 0 with 0."""
     inputs = activations(model, x)
     alive = torch.stack([d.tensor.any() for d in inputs]).tolist()
     return [d.layer for d, is_alive in zip(inputs, alive, strict=True) if not is_alive]

@@ -19,7 +19,8 @@ from racecar_lab.datasets import data_folder
 from racecar_lab.stage import Measured
 
 BEST = 2
-"""Number of dominant features in the data sets of peaks and digits."""
+"""Number of dominant features in the data sets peaks and digits, and of singular vectors that are compared with
+them."""
 
 
 def first_layer(model: nn.Module, layer: str, data: Tensor, features: Tensor, folder: Path | None) -> Measured:
@@ -82,14 +83,14 @@ def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, Any], batch: int = 1000) -> Racecar:
-    """The reverse pass of a trained net in evaluation mode, of a copy. Batch norms use running statistics of the
-    reverse data, computed from training samples.
+    """A copy of a trained net in evaluation mode, wrapped in ``Racecar`` for its reverse pass. There its batch norms
+    use running statistics of the reverse data, computed from training samples.
 
     Args:
         seen: the training samples (N, …).
         mode: mode of ``Racecar``.
         options: further arguments of ``Racecar``.
-        batch: number of samples at once; all batches have the same weight.
+        batch: number of samples from which statistics are computed at once; all batches count the same.
     """
     rr = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options)
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):

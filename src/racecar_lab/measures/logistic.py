@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 TOLERANCE = 1e-7
-"""The iteration ends when no component of the gradient is larger."""
+"""The iteration ends when no component of the gradient is larger than this, in absolute value."""
 CHECK_EVERY = 20
 """Number of steps between two checks of the gradient, each of which waits for a GPU."""
 LIMIT = 100_000
@@ -25,8 +25,8 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
     Args:
         x: features (B, N, D), in double precision.
         y: labels (B, N) in 0 … classes − 1.
-        classes: their number K.
-        l2: greater than 0.
+        classes: number of classes K.
+        l2: factor of the L2 penalty, greater than 0.
 
     Returns:
         Weights (B, K, D) and biases (B, K).

@@ -58,8 +58,8 @@ def probe_all(trains: Sequence[Split], tests: Sequence[Split], classes: int, l2:
     Args:
         trains: for each net features (B, N, D) and labels (B, N), of equal shapes.
         tests: for each net features (M, D) and labels (M,), for all its sets.
-        classes: their number K.
-        l2: greater than 0.
+        classes: number of classes K.
+        l2: factor of the L2 penalty, greater than 0.
     """
     x, mean, scale = standard(torch.cat([train.x for train in trains]))
     finite = torch.cat([_finite(*both) for both in zip(trains, tests, strict=True)])
@@ -86,8 +86,8 @@ def standard(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def settle(model: nn.Module, x: Tensor) -> nn.Module:
-    """An untrained net with the running statistics of its batch norms computed from the samples x (N, …); in evaluation
-    mode."""
+    """Compute the running statistics of a net's batch norms from the samples x (N, …), for nets that were not trained.
+    Returns the net, in evaluation mode."""
     update_bn(x.split(BATCH["cpu"]), model)
     return model.eval()
 
@@ -103,8 +103,8 @@ def ridge(train: Split, test: Split, classes: int, l2: float) -> Tensor:
     Args:
         train: features (B, N, D), labels (B, N).
         test: features (M, D), labels (M,), for all sets.
-        classes: their number K.
-        l2: greater than 0.
+        classes: number of classes K.
+        l2: factor of the L2 penalty, greater than 0.
     """
     if not l2 > 0:
         raise ValueError(f"l2 must be greater than 0, not {l2!r}: without it there is no single solution")
@@ -120,5 +120,5 @@ def ridge(train: Split, test: Split, classes: int, l2: float) -> Tensor:
 
 
 def _finite(train: Split, test: Split) -> Tensor:
-    """For each set, True if all its features and those of the test are finite, (B,)."""
+    """For each set of labelled features, True if all of them and all test features are finite, (B,)."""
     return train.x.isfinite().flatten(1).all(1) & test.x.isfinite().all()

@@ -8,7 +8,7 @@ from torch import Tensor
 from racecar.inspect import psnr, ssim
 
 CLOSEST = 1e-10
-"""Mean squared error below which the PSNR is set to 100 dB, so that a mean of PSNR stays finite."""
+"""Mean squared error of a picture up to which its PSNR is set to 100 dB, so that a mean of PSNR stays finite."""
 
 
 def fitted(x: Tensor, back: Tensor) -> Tensor:
@@ -22,8 +22,9 @@ def fitted(x: Tensor, back: Tensor) -> Tensor:
 
 
 def recovery(x: Tensor, back: Tensor) -> dict[str, float]:
-    """Mean PSNR in dB and SSIM of pictures x (N, C, H, W) in [0, 1] and their reconstructions, clipped to [0, 1]. Those
-    with the suffix "_scaled" have brightness and contrast fitted first."""
+    """Mean PSNR in dB and mean SSIM of pictures x (N, C, H, W) in [0, 1] and their reconstructions, clipped to [0, 1]:
+    "psnr" and "ssim". For "psnr_scaled" and "ssim_scaled", brightness and contrast of the reconstructions are fitted
+    first."""
     metrics = {}
     for name, pictures in (("", back), ("_scaled", fitted(x, back))):
         clipped = pictures.clamp(0, 1)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 FLOOR = 1e-12
-"""Share of the total energy below which a shell counts as empty, because of rounding."""
+"""Share of the total energy below which the energy of a wavenumber is raised to this share: it is a rounding error."""
 
 
 def energy_spectrum(x: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ def auroc(known: Tensor, strange: Tensor) -> float:
 
 
 def unsure(logits: Tensor) -> Tensor:
-    """−log of the largest softmax probability of logits, (N, K) → (N,). It orders samples as one minus that probability
-    does (Hendrycks and Gimpel 2017), even where the latter rounds to 0."""
+    """The score of uncertainty: −log of the largest softmax probability of logits, (N, K) → (N,). It orders samples as
+    one minus that probability does (Hendrycks and Gimpel 2017), even where the latter rounds to 0."""
     return -logits.double().log_softmax(1).amax(1)
 
 
@@ -43,13 +43,13 @@ class Mahalanobis:
     for one layer and without changes to the input). Directions in which the features do not vary are left out."""
 
     means: Tensor
-    """The mean of each class, (K, D)."""
+    """The mean of the features of each class, (K, D)."""
     whiten: Tensor
     """Whitening matrix (D, R): features times it have the identity as covariance."""
 
     @classmethod
     def fit(cls, features: Tensor, y: Tensor) -> Mahalanobis:
-        """The score fitted to features (N, D) with labels y (N,)."""
+        """The Mahalanobis score fitted to features (N, D) of training samples with labels y (N,)."""
         features = features.double()
         labels, index = y.unique(return_inverse=True)
         means = torch.stack([features[y == label].mean(0) for label in labels])
@@ -64,7 +64,8 @@ class Mahalanobis:
 
 
 def squared_errors(x: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ(x − x')² of every sample (N, …), and the same divided by Σx² (0 for an x of zeros): (N,) each."""
+    """The squared reconstruction error Σ(x − x')² of every sample (N, …), and Σ(x − x')² / Σx², 0 for an x of zeros:
+    (N,) each."""
     x, rebuilt = x.flatten(1).double(), rebuilt.flatten(1).double()
     error, size = (x - rebuilt).square().sum(1), x.square().sum(1)
     return error, torch.where(size > 0, error / torch.where(size > 0, size, 1), 0)

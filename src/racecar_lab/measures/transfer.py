@@ -13,7 +13,7 @@ from racecar_lab.task import Split, Task
 
 CLASSES = 10
 POOL = 1000
-"""Number of pictures of each class of the new task, from which labelled ones are drawn."""
+"""Maximal number of pictures of each class of the new task, from which labelled ones are drawn."""
 
 
 def tasks(

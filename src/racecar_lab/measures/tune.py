@@ -22,7 +22,7 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Tuned:
-    """The weights of fine-tuned copies, and one module that they are loaded into."""
+    """Fine-tuned copies of nets: their weights, and one module that those of a copy are loaded into."""
 
     model: nn.Module
     states: Tensors

@@ -17,7 +17,7 @@ from racecar_lab.networks.vit import ViT, vit_b16
 
 @dataclass(frozen=True)
 class Net:
-    """A network and the shape of its input."""
+    """A function that builds a network, and the shape of the network's usual input."""
 
     build: Callable[[], nn.Module]
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ NETS: dict[str, Net] = {
 """All networks by name. vgg16 has 13 convolutions and is for 32×32 pictures."""
 
 USUAL = {"cuda": ("vgg19", "resnet50", "vit", "resnet110"), "cpu": ("vgg7-narrow", "mlp", "resnet20")}
-"""Names of the networks that are timed by default, by device."""
+"""Names of the networks whose training steps are timed if none are named, by device."""
 
 
 def open_net(name: str, batch: int = 0, seed: int = 0) -> tuple[nn.Module, Tensor]:

@@ -9,7 +9,7 @@ from torch import nn
 
 
 def glorot(model: nn.Module) -> nn.Module:
-    """Initialise linear layers with Glorot-uniform weights and zero biases, as in the authors' code."""
+    """Initialise linear layers with Glorot-uniform weights and zero biases, as in the code of the paper's authors."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)

@@ -43,7 +43,8 @@ class Recurrent(nn.Module):
         self.answers = answers
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, T, features) → (N, answers, outputs), or (N, outputs) for one answer."""
+        """The outputs at the last time steps: x (N, T, features) → (N, answers, outputs), or (N, outputs) for one
+        answer."""
         states, _ = self.cell(torch.tanh(self.enter(x)))
         last = states[:, -1] if self.answers == 1 else states[:, -self.answers :]
         return self.head(self.drop(last))

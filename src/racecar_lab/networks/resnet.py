@@ -39,7 +39,7 @@ class Basic(Block):
         self.conv2, self.bn2 = conv(width, width, 3), nn.BatchNorm2d(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, inputs, H, W) → (N, width, H/stride, W/stride)."""
+        """The output of the block: x (N, inputs, H, W) → (N, width, H/stride, W/stride)."""
         out = self.relu(self.bn1(self.conv1(x)))
         return self.relu(self.bn2(self.conv2(out)) + self.shortcut(x))
 
@@ -56,7 +56,7 @@ class Bottleneck(Block):
         self.conv3, self.bn3 = conv(width, 4 * width, 1), nn.BatchNorm2d(4 * width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, inputs, H, W) → (N, 4·width, H/stride, W/stride)."""
+        """The output of the block: x (N, inputs, H, W) → (N, 4·width, H/stride, W/stride)."""
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
         return self.relu(self.bn3(self.conv3(out)) + self.shortcut(x))
@@ -95,11 +95,11 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def blocks(self) -> list[Basic | Bottleneck]:
-        """All blocks, in forward order."""
+        """All residual blocks, in forward order."""
         return [block for name in self.stages for block in self.get_submodule(name)]  # type: ignore[attr-defined]
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, 3, H, W) → (N, classes)."""
+        """The logits of pictures: x (N, 3, H, W) → (N, classes)."""
         x = self.relu(self.bn1(self.conv1(x)))
         if self.maxpool is not None:
             x = self.maxpool(x)
@@ -114,7 +114,8 @@ def resnet50(classes: int = 1000, width: int = 64) -> ResNet:
 
 
 def cifar_resnet(depth: int = 110, classes: int = 10, width: int = 16) -> ResNet:
-    """ResNet of 6n + 2 layers for 32×32 pictures; 110 is the paper's. Strided 1×1 convolutions where sizes change."""
+    """A ResNet of ``depth`` = 6n + 2 layers for 32×32 pictures; the paper's has 110. Its shortcuts are strided 1×1
+    convolutions where sizes change."""
     count, rest = divmod(depth - 2, 6)
     if rest or count < 1:
         raise ValueError(f"a CIFAR ResNet has 6n + 2 layers (8, 14, 20, …, 110), not {depth}")

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FACTOR = 4
-"""Ratio of high to low resolution."""
+"""Ratio of high to low resolution, in height and in width."""
 WIDTHS = (32, 64, 64, 32, 16)
-"""Channels after the generator's first five layers."""
+"""Number of channels after each of the generator's first five layers."""
 ENLARGED = (2, 4)
-"""Layers of the generator, counted from 1, after which height and width are doubled."""
+"""Numbers of the generator's layers, counted from 1, after which height and width are doubled."""
 CRITIC = (32, 64, 128)
-"""Channels of the discriminator's layers, each of which halves height and width."""
+"""Number of channels of each of the discriminator's hidden layers, each of which halves height and width."""
 
 
 def lowered(x: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Discriminator(nn.Module):
         self.last = nn.Conv2d(sizes[-1], 1, 3, padding=1)
 
     def features(self, high: Tensor, low: Tensor) -> list[Tensor]:
-        """The outputs of the hidden layers, in which a loss compares pictures."""
+        """The outputs of the discriminator's hidden layers for pictures; a loss compares them with those of others."""
         x = torch.cat((high, F.interpolate(low, scale_factor=FACTOR, mode="nearest")), 1)
         outputs = []
         for layer in self.hidden:
@@ -65,7 +65,7 @@ class Discriminator(nn.Module):
         return self.judged(self.features(high, low))
 
     def judged(self, features: Sequence[Tensor]) -> Tensor:
-        """The logits of pictures from their features."""
+        """The discriminator's logits for pictures, a logit for each patch, from the outputs of its hidden layers."""
         return self.last(features[-1])
 
 
@@ -74,7 +74,12 @@ class Mirrored(nn.Module):
     convolution's format."""
 
     def __init__(self, before: int, after: int) -> None:
-        """(N, before, H, W) → (N, after, H, W)."""
+        """Draw the initial weights.
+
+        Args:
+            before: number of channels of the input.
+            after: number of channels of the output.
+        """
         super().__init__()
         fresh = nn.Conv2d(before, after, 3, padding=1)  # for PyTorch's initial weights with this fan-in
         self.weight = nn.Parameter(fresh.weight.detach().transpose(0, 1).contiguous())
@@ -98,13 +103,14 @@ def encoder(widths: Sequence[int] = WIDTHS, channels: int = 1) -> nn.Sequential:
 
 
 def weighted(parts: nn.Sequential) -> list[nn.Conv2d | Mirrored]:
-    """The layers with weights, in order."""
+    """The layers of a network that have weights, in their order."""
     return [part for part in parts if isinstance(part, nn.Conv2d | Mirrored)]
 
 
 @torch.no_grad()
 def fill_decoder(decoder: nn.Sequential, source: nn.Sequential) -> None:
-    """Copy the weights of a generator of grey pictures into a decoder; its last layer is copied into every channel."""
+    """Copy the weights of a generator of grey pictures into a decoder; the weights of its last layer are copied into
+    every output channel."""
     for layer, original in zip(weighted(decoder), weighted(source), strict=True):
         times = layer.weight.shape[0] // original.weight.shape[0]
         layer.weight.copy_(original.weight.repeat(times, 1, 1, 1))

@@ -12,10 +12,10 @@ Layout = Sequence[int | str]
 """Channels of each convolution; "M" is a max pooling that halves the picture."""
 
 NARROW: Layout = (32, 32, "M", 64, 64, "M", 128, 128, 128, "M")
-"""VGG7 at half the width, so that operations other than convolutions take twice the share of a step."""
+"""Layers of VGG7 at half the width, so that operations other than convolutions take twice the share of a step."""
 VGG7: Layout = (64, 64, "M", 128, 128, "M", 256, 256, 256, "M")
 VGG16: Layout = (*VGG7, 512, 512, 512, "M", 512, 512, 512, "M")
-"""Thirteen convolutions: with ``vgg(VGG16)`` the net for 32×32 pictures."""
+"""Layers of VGG16, with thirteen convolutions; ``vgg(VGG16)`` is the net for 32×32 pictures."""
 VGG19: Layout = (64, 64, "M", 128, 128, "M", *(256,) * 4, "M", *(512,) * 4, "M", *(512,) * 4, "M")
 
 
@@ -29,7 +29,7 @@ class VGG(nn.Module):
         self.classifier = classifier
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, channels, H, W) → (N, classes)."""
+        """The logits of pictures: x (N, channels, H, W) → (N, classes)."""
         return self.classifier(torch.flatten(self.avgpool(self.features(x)), 1))
 
 
@@ -52,7 +52,7 @@ def vgg(
         size: height and width of the pictures.
         channels: number of channels of the pictures.
         hidden: widths of the linear layers before the last one.
-        dropout: probability of the dropout after each of these.
+        dropout: probability of the dropout after each of these hidden layers.
     """
     parts: list[nn.Module] = []
     width = channels

@@ -17,7 +17,7 @@ class PatchEmbed(nn.Module):
         self.proj = nn.Conv2d(3, width, patch, stride=patch)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, 3, H, W) → (N, tokens, width)."""
+        """The tokens of pictures, one for each patch: x (N, 3, H, W) → (N, tokens, width)."""
         return self.proj(x).flatten(2).transpose(1, 2)
 
 
@@ -36,7 +36,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, tokens, width) → the same shape."""
+        """Tokens x (N, tokens, width) after self-attention, in the same shape."""
         return self.proj(self.mix(self.qkv(x)))
 
 
@@ -52,7 +52,7 @@ class EncoderBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, tokens, width) → the same shape."""
+        """Tokens x (N, tokens, width) after the block, in the same shape."""
         x = x + self.attn(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
@@ -88,11 +88,16 @@ class ViT(nn.Module):
         return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], 1) + self.pos_embed
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (N, 3, H, W) → (N, classes)."""
+        """The logits of pictures: x (N, 3, H, W) → (N, classes)."""
         # The norm sees one token at a time, so only the class token needs it.
         return self.head(self.norm(self.blocks(self.embed(x))[:, 0]))
 
 
 def vit_b16(classes: int = 1000, size: int = 224) -> ViT:
-    """ViT-B/16."""
+    """The vision transformer ViT-B/16, not trained.
+
+    Args:
+        classes: number of outputs.
+        size: height and width of the pictures.
+    """
     return ViT(size, 16, 768, 12, 12, classes)

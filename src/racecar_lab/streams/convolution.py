@@ -27,7 +27,7 @@ def convolve_transposed(z: Tensor, weight: Tensor, padding: int) -> Tensor:
 
 
 class Products(torch.autograd.Function):
-    """``conv2d`` as one matrix product over all positions of the kernel; both gradients are computed likewise."""
+    """``conv2d`` as one matrix product over all positions of the kernel; so are both of its gradients."""
 
     generate_vmap_rule = True
 

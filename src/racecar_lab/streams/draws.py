@@ -14,8 +14,8 @@ from torch import Tensor
 
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # int64 wraps around as the unsigned arithmetic of the algorithm does
 INVERSE = pow(GOLDEN, -1, 2**64) - 2**64
-"""1 / GOLDEN modulo 2⁶⁴. (stream / GOLDEN + i) · GOLDEN is stream + i · GOLDEN, but compiled, i · GOLDEN alone would be
-an index of 32 bits."""
+"""1 / GOLDEN modulo 2⁶⁴. ``bits`` computes stream + i · GOLDEN as (stream / GOLDEN + i) · GOLDEN, because torch.compile
+would take i · GOLDEN alone for an index, and compute it in 32 bits."""
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 FRACTION = 24
 """Number of bits in a uniform number, so that float32 holds it exactly."""
@@ -33,13 +33,23 @@ def bits(key: Tensor, number: Tensor | int, count: int) -> Tensor:
 
 
 def uniform(key: Tensor, number: Tensor | int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Random numbers of the given shape, uniform in (−1, 1)."""
+    """Random numbers of the given shape, uniform in (−1, 1).
+
+    Args:
+        key: the net's random key, int64, shape ().
+        number: the number of the draw; every number gives different random numbers.
+    """
     integers = bits(key, number, math.prod(shape))
     return (2 * _fraction(integers, 64 - FRACTION) - 1).to(dtype).reshape(shape)
 
 
 def normal(key: Tensor, number: Tensor | int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Random numbers of the given shape from the standard normal distribution, by Box and Muller's formula."""
+    """Random numbers of the given shape from the standard normal distribution, by Box and Muller's formula.
+
+    Args:
+        key: the net's random key, int64, shape ().
+        number: the number of the draw; every number gives different random numbers.
+    """
     integers = bits(key, number, math.prod(shape))
     radius = (-2 * _fraction(integers, 64 - FRACTION).log()).sqrt()
     angle = 2 * math.pi * _fraction(integers, 64 - 2 * FRACTION)

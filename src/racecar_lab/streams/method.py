@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 from racecar_lab.streams.nets import Activation, Norm
 
 LEARNING_RATES = {"adam": (1e-4, 3e-4, 1e-3, 3e-3), "sgd": (3e-3, 1e-2, 3e-2, 1e-1)}
-"""Learning rates that are tried with each optimiser, for methods with a weight."""
+"""Learning rates that a search tries with each optimiser, for methods with a weight."""
 SPAN = {"adam": (-4.5, -2.0), "sgd": (-3.0, -0.5)}
-"""Smallest and largest learning rate, as powers of ten, of methods without a weight. These try more learning rates
-than others, so that all methods have equally many settings."""
+"""Powers of ten of the smallest and the largest learning rate that methods without a weight try. These try more
+learning rates than others, so that all methods have equally many settings."""
 SETTINGS = 20
-"""Number of settings that are tried with every method."""
+"""Number of settings that a search tries with every method."""
 
 
 class MethodSetting(NamedTuple):
@@ -26,7 +26,7 @@ class MethodSetting(NamedTuple):
     """The method's main number: the factor λ of a penalty; ReDo's threshold τ, the replacement rate ρ of continual
     backprop or the shrinkage p of Shrink & Perturb, which have no λ; 0 for methods without such a number."""
     second: float = 0.0
-    """The method's second number, where it has one: ``Method.second_meaning`` says which."""
+    """The method's second number, where it has one; ``Method.second_meaning`` says what it means."""
 
 
 @dataclass(frozen=True)
@@ -35,29 +35,30 @@ class Method:
 
     name: str
     about: str = ""
-    """A short description for tables."""
+    """A short description of the method, for tables."""
     activation: Activation = "relu"
     norm: Norm = "none"
     penalty: str = ""
-    """Name of the penalty in ``PENALTIES``; empty: none."""
+    """Name in ``PENALTIES`` of the penalty on the parameters; empty: none."""
     coupling: Literal["loss", "ratio", "decoupled"] = "loss"
-    """How the penalty's gradient changes the parameters. "loss": times the weight it is added to the task's gradient.
-    "ratio": likewise, but times a factor that makes its norm "weight" times the norm of the task's gradient; the
-    factor is measured every ``MEASURED`` steps. "decoupled": times learning rate and weight it is subtracted from the
-    parameters after the optimiser's step."""
+    """The way in which the penalty's gradient changes the parameters. "loss": multiplied by the weight, it is added to
+    the task's gradient. "ratio": it is added to the task's gradient after multiplication by a factor that makes its
+    norm ``weight`` times that of the task's gradient; the factor is measured every ``MEASURED`` steps. "decoupled":
+    multiplied by learning rate and weight, it is subtracted from the parameters after the optimiser's step."""
     h_from: Literal["data", "random", "earlier"] = "data"
-    """What the penalty ``linear`` takes as h: the layers' inputs for the batch, normal random numbers, or the layers'
-    inputs for samples of an earlier task."""
+    """The source of h, which the penalty ``linear`` is computed from: the layers' inputs for the batch, normal random
+    numbers, or the layers' inputs for samples of an earlier task."""
     fraction: float = 1.0
-    """Share of the batch, its first samples, from which ``linear`` takes h."""
+    """Share of the batch, its first samples, from which the penalty ``linear`` takes h, the layers' inputs."""
     reverse: Literal["", "full", "layerwise"] = ""
     """Mode of the paper's reverse loss, which is added to the task's loss times the weight; empty: none."""
     change: Literal["", "shrink-and-perturb", "redo", "continual-backprop", "reset"] = ""
-    """How the parameters are changed beside the optimiser, after each step, or, with "reset", before each task."""
+    """Name of the change that is made to the parameters besides the optimiser's: after each step, or, with "reset",
+    before each task; empty: none."""
     weights: tuple[tuple[float, float], ...] = ()
-    """Pairs (weight, second number) that are tried; empty for methods without a weight."""
+    """Pairs (weight, second number) that a search tries; empty for methods without a weight."""
     second_meaning: str = ""
-    """What the second number of a setting means, where the method has one."""
+    """Meaning of the second number of the method's settings; empty if it has none."""
 
     def __post_init__(self) -> None:
         if self.activation == "crelu" and self.change in ("redo", "continual-backprop"):
@@ -70,7 +71,8 @@ class Method:
             )
 
     def settings(self, optimiser: str) -> tuple[MethodSetting, ...]:
-        """The settings that are tried with optimiser "adam" or "sgd": ``SETTINGS`` for every method of ``METHODS``."""
+        """The settings that a search tries with optimiser "adam" or "sgd": ``SETTINGS`` for every method of
+        ``METHODS``."""
         if self.weights:
             return tuple(MethodSetting(lr, *pair) for lr, pair in product(LEARNING_RATES[optimiser], self.weights))
         low, high = SPAN[optimiser]

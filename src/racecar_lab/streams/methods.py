@@ -6,16 +6,17 @@ from racecar_lab.streams.method import Method
 
 
 def half_decades(power: int, first: int = 1) -> tuple[tuple[float, float], ...]:
-    """Five settings (weight, no second number): half decades upwards from ``first``, 1 or 3, times 10 to ``power``.
-    ``half_decades(-4)`` has the weights 1e-4, 3e-4, 1e-3, 3e-3 and 1e-2."""
+    """Five pairs (weight, 0) for ``Method.weights``, of methods without a second number. The weights are half decades
+    upwards from ``first``, 1 or 3, times 10 to ``power``: ``half_decades(-4)`` has the weights 1e-4, 3e-4, 1e-3, 3e-3
+    and 1e-2."""
     steps = [float(f"{digit}e{power + i}") for i in range(4) for digit in (1, 3)]
     return tuple((weight, 0.0) for weight in steps[first // 3 :][:5])
 
 
 LINEAR = half_decades(-1)
-"""Settings of the methods with the penalty ``linear``, where no others are given."""
+"""Pairs (weight, 0) that are tried with most methods that have the penalty ``linear``; some have others."""
 MATURITY = 100.0
-"""Steps after which continual backprop may replace a unit."""
+"""Number of steps after which continual backprop may replace a unit."""
 
 METHODS = {
     method.name: method

@@ -61,7 +61,7 @@ class BatchNorm(nn.BatchNorm1d):
 
 
 class StreamBlock(nn.Module):
-    """A weighted operation with its norm, activation and pooling."""
+    """One layer of a net: a linear layer or a convolution, with its norm, activation and pooling."""
 
     def __init__(self, op: nn.Linear | nn.Conv2d, activation: Activation, norm: Norm) -> None:
         super().__init__()
@@ -76,7 +76,8 @@ class StreamBlock(nn.Module):
         self.pool = nn.MaxPool2d(2) if convolution else nn.Identity()
 
     def weighted(self, x: Tensor) -> Tensor:
-        """The output of ``op`` for x, computed by :func:`convolve`, which is faster in a stack of nets."""
+        """The output of the block's linear layer or convolution for x; the latter by :func:`convolve`, which is faster
+        in a stack of nets."""
         if isinstance(self.op, nn.Linear):
             return self.op(x)
         assert self.op.bias is not None
@@ -84,17 +85,18 @@ class StreamBlock(nn.Module):
 
 
 def padding_of(op: nn.Conv2d) -> int:
-    """The padding of a convolution that has the same on all sides."""
+    """The padding of a convolution, in pixels, which is the same on all sides."""
     padding = op.padding[0]
     assert isinstance(padding, int)
     return padding
 
 
 class Watched(NamedTuple):
-    """Tensors that were recorded in a forward pass."""
+    """Tensors of each layer that are recorded in a forward pass."""
 
     inputs: list[Tensor]
-    """Input of every weighted operation, (N, …), one for each of ``StreamNet.layers``."""
+    """Input of every linear layer and convolution, (N, …), in the order of ``StreamNet.layers``; the last is that of
+    the head."""
     units: list[Tensor]
     """Activations of every block before pooling, (N, C, …)."""
 
@@ -123,7 +125,7 @@ class StreamNet(nn.Module):
         self.blocks = nn.ModuleList(StreamBlock(op, activation, norm) for op in ops)
         self.head = nn.Linear(features, classes)
         self.layers = (*(f"blocks.{i}.op" for i in range(len(ops))), "head")
-        """Names of the weighted operations, from input to output."""
+        """Names of the linear layers and convolutions, from input to output; the last is the head."""
         self._slots = {name: i for i, (name, _) in enumerate(self.named_parameters())}
 
     def forward(self, x: Tensor, watched: Watched | None = None) -> Tensor:
@@ -161,7 +163,7 @@ class StreamNet(nn.Module):
         return uniform(key, number + self._slots[name], shape, parameter.dtype) / math.sqrt(fan_in)
 
     def is_norm(self, name: str) -> bool:
-        """Whether a parameter is the scale or the shift of a norm."""
+        """True if the parameter of this name is the scale or the shift of a norm."""
         return name.rpartition(".")[0] not in self.layers
 
 

@@ -24,20 +24,20 @@ SCALE = 2.0
 WIDTH = 64
 """Width of the nets that the weights of Parseval regularisation are meant for; other widths scale the penalty."""
 TINY = 1e-12
-"""Lower bound of denominators."""
+"""Lower bound of denominators, so that nothing is divided by 0."""
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty that is minimised together with the task's loss, as functions of one net."""
+    """A penalty that is minimised together with the task's loss: the functions that compute it for one net."""
 
     value: Callable[[StreamNet, Tensors, Tensors, Sequence[Tensor]], Tensor]
-    """``value(net, parameters, state, inputs)``: the penalty, shape (); ``inputs`` has every layer's input."""
+    """``value(net, parameters, state, inputs)`` returns the penalty, shape (); ``inputs`` has every layer's input."""
     initial_state: Callable[[StreamNet, Tensors, Tensor, Tensor], Tensors] = lambda *_: {}
-    """``initial_state(net, parameters, key, number)``: the state before the first step; ``key`` is the net's random key
-    and ``number`` that of the first random draw."""
+    """``initial_state(net, parameters, key, number)`` returns the state before the first step; ``key`` is the net's
+    random key and ``number`` that of the first random draw."""
     advance: Callable[[StreamNet, Tensors, Tensors], Tensors] = lambda net, parameters, state: state
-    """``advance(net, parameters, state)``: the state with which the penalty is evaluated next."""
+    """``advance(net, parameters, state)`` returns the state with which the penalty is evaluated next."""
 
 
 def l2(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
@@ -51,12 +51,12 @@ def l2_init(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequenc
 
 
 def _initial_parameters(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
-    """θ₀: copies of all parameters but those of norms."""
+    """θ₀, the state of the penalty ``l2_init``: copies of all initial parameters but those of norms."""
     return {name: p.clone() for name, p in parameters.items() if not net.is_norm(name)}
 
 
 def soft_orthogonality(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Σ‖WᵀW − I‖² over all layers but the head (as for ``linear``), of WᵀW and W Wᵀ the smaller matrix."""
+    """Σ‖WᵀW − I‖² over all layers but the head, with W Wᵀ in place of WᵀW where it is the smaller matrix."""
     weights = [parameters[f"{name}.weight"].flatten(1) for name in net.layers[:-1]]
     return _total([_gram_error(w if w.shape[0] <= w.shape[1] else w.T, 1.0) for w in weights])
 
@@ -68,7 +68,7 @@ def parseval(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequen
 
 
 def _gram_error(w: Tensor, scale: float) -> Tensor:
-    """‖W Wᵀ − scale · I‖²."""
+    """‖W Wᵀ − scale · I‖² of a matrix W, the sum of the squared entries; shape ()."""
     return (w @ w.T - scale * torch.eye(len(w), dtype=w.dtype, device=w.device)).square().sum()
 
 
@@ -90,12 +90,14 @@ def spectral(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequen
 
 
 def spectral_without_head(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Spectral regularisation without the head (as for ``linear``): a head whose σ is 1 gives small logits."""
+    """Spectral regularisation, Σ (σ(W)² − 1)² + ‖b‖⁴, over all layers but the head: a head whose σ is 1 gives small
+    logits."""
     return spectral(net, {name: p for name, p in parameters.items() if not name.startswith("head.")}, state, inputs)
 
 
 def _directions(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
-    """For every layer a random unit vector u, and v = Wᵀu scaled to length 1."""
+    """The state of spectral regularisation before the first step: for every layer a random unit vector u, and v = Wᵀu
+    scaled to length 1."""
     state = {}
     for i, name in enumerate(net.layers):
         w = parameters[f"{name}.weight"]
@@ -105,7 +107,8 @@ def _directions(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor
 
 
 def _power_step(net: StreamNet, parameters: Tensors, state: Tensors) -> Tensors:
-    """The vectors u and v after one step of power iteration: v = Wᵀu and u = W v, both scaled to length 1."""
+    """The state of spectral regularisation after one step of power iteration: for every layer v = Wᵀu and u = W v, both
+    scaled to length 1."""
     after = {}
     for name in net.layers:
         w = parameters[f"{name}.weight"].flatten(1)
@@ -115,13 +118,14 @@ def _power_step(net: StreamNet, parameters: Tensors, state: Tensors) -> Tensors:
 
 
 def linear(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Mean of ‖AᵀA h − h‖² / ‖h‖² over all layers but the head, h being the layer's input."""
+    """Mean of ‖AᵀA h − h‖² / ‖h‖² over all layers but the head: A is the layer without its bias, and h its input."""
     terms = linear_terms(net, parameters, inputs)
     return _total(terms) / len(terms)
 
 
 def linear_terms(net: StreamNet, parameters: Tensors, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """‖AᵀA h − h‖² / ‖h‖² of every layer but the head; 0 where h is 0."""
+    """‖AᵀA h − h‖² / ‖h‖² of every layer but the head, 0 where h is 0: A is the layer without its bias, and h its
+    input."""
     terms = []
     for name, h in zip(net.layers[:-1], inputs, strict=False):
         w, op = parameters[f"{name}.weight"], net.get_submodule(name)

@@ -11,7 +11,8 @@ from racecar_lab.streams.nets import StreamNet, Tensors
 from racecar_lab.streams.updates import Moments
 
 WINDOW = 64
-"""Number of steps before a check over which ReDo averages |h|: by one small batch, too many units would be dormant."""
+"""Number of steps before a check over which ReDo averages the activations |h| of a unit: judged by one small batch, too
+many units would be dormant."""
 
 
 def activity(units: Tensor) -> Tensor:
@@ -77,7 +78,7 @@ def count_activity(sums: Tensors, units: list[Tensor], step: Tensor, period: Ten
         sums: for every block the sum so far, (C,).
         units: every block's activations in this step, (N, C, …).
         step: the number of the step, from 1, shape ().
-        period: steps between two checks, shape ().
+        period: number of steps between two checks, shape ().
 
     Returns:
         The sums with this step, 0 as long as the window has not begun.
@@ -93,7 +94,10 @@ def dormant_units(sums: Tensors, step: Tensor, threshold: Tensor, period: Tensor
     ``threshold`` times the block's; of every block, (C,), bool.
 
     Args:
-        sums: the activity of all blocks (:func:`count_activity`).
+        sums: for every block the sums of mean |h| over the steps before (:func:`count_activity`), (C,).
+        step: the number of the step, from 1, shape ().
+        threshold: τ, shape ().
+        period: number of steps between two checks, shape ().
     """
     due = torch.remainder(step, period) == 0
     return [due & (total <= threshold * total.mean()) for total in sums.values()]

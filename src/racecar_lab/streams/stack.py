@@ -26,9 +26,10 @@ from racecar_lab.training.steps.cuda_graph import Captured
 from racecar_lab.training.steps.recorded import record
 
 MEASURED = 100
-"""Number of steps between two measurements of the factor of coupling "ratio"."""
+"""Number of steps between two measurements of the factor by which coupling "ratio" multiplies a penalty's gradient."""
 EVALUATED = 8
-"""Number of nets that are evaluated at once. All sixty of Kumar et al.'s nets at once took 30 GB for 256 pictures."""
+"""Number of nets that are evaluated at once, to save memory. All sixty of Kumar et al.'s nets at once took 30 GB for
+256 pictures."""
 SLOTS, DIRECTIONS, RANDOM = 256, 128, 192
 """Random draws are numbered: each step has ``SLOTS`` numbers, the first ones for the parameters, those from
 ``DIRECTIONS`` on for the vectors u of spectral regularisation, those from ``RANDOM`` on for random h."""
@@ -133,21 +134,22 @@ class StreamStack:
         return {"state": self.state, "steps": self.steps}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue from the state of a checkpoint."""
+        """Continue with the state of a checkpoint, as ``state_dict`` returned it."""
         with torch.no_grad():
             overwrite(self.state, saved["state"])
         self.steps = saved["steps"]
 
     @torch.no_grad()
     def _step_all(self, due: bool, *batch: Tensor) -> Tensor:
-        """One step of all nets on a batch (x, y, earlier); loss and accuracy before it, (E, 2)."""
+        """Train every net by one step on its batch (x, y, earlier); ``due`` is True if ReDo checks at least one net in
+        this step. Returns the task's loss and the accuracy before the step, (E, 2)."""
         if due not in self._steps:
             self._steps[due] = self._prepared(due, batch)
         return self._steps[due](self.state, self.settings, *batch)
 
     def _prepared(self, due: bool, batch: Sequence[Tensor]) -> Callable[..., Tensor]:
-        """A function of state, settings and batch that does one step and changes the state in place; recorded if
-        ``quick``."""
+        """A function (state, settings, batch) → losses and accuracies that does one step of all nets and changes their
+        state in place. It is recorded if ``quick``; ``due`` is True if ReDo checks at least one net in the step."""
 
         def step(state: State, settings: Tensor, *batch: Tensor) -> Tensor:
             after, measured = vmap(partial(self._step, due))(state, settings, *batch)
@@ -187,7 +189,7 @@ class StreamStack:
     def _step(
         self, due: bool, state: State, setting: Tensor, x: Tensor, y: Tensor, earlier: Tensor
     ) -> tuple[State, Tensor]:
-        """The step of one net: its state after the step, and loss and accuracy before it, (2,).
+        """Train one net by one step. Returns its state after the step, and its loss and accuracy before it, (2,).
 
         Args:
             due: whether this is a step in which ReDo checks at least one net of the stack.

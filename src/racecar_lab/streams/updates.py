@@ -43,7 +43,7 @@ def adam(parameters: Tensors, gradients: Tensors, moments: Moments, lr: Tensor) 
 
 
 def sgd(parameters: Tensors, gradients: Tensors, moments: Moments, lr: Tensor) -> tuple[Tensors, Moments]:
-    """Parameters after a step of SGD without momentum, and the unused moments."""
+    """Parameters after a step of SGD without momentum, and the moments, which it does not use or change."""
     return {name: parameters[name] - lr * g for name, g in gradients.items()}, moments
 
 
@@ -51,7 +51,8 @@ OPTIMISERS: dict[str, Callable[[Tensors, Tensors, Moments, Tensor], tuple[Tensor
     "adam": adam,
     "sgd": sgd,
 }
-"""Optimisers by name: from parameters, gradients, moments and learning rate to the new parameters and moments."""
+"""Optimisers by name: functions from parameters, gradients, moments and learning rate to the new parameters and
+moments."""
 
 
 def decoupled(parameters: Tensors, gradients: Tensors, size: Tensor) -> Tensors:

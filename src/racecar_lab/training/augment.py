@@ -16,7 +16,7 @@ def draw(recipe: Recipe, shape: Sequence[int], seed: int, stage: str, epoch: int
     """The random numbers of an epoch's augmentation, (steps, batch, numbers); None if the recipe has no augmentation.
 
     Args:
-        shape: (steps, batch).
+        shape: number of steps in the epoch, and of samples in a batch.
     """
     if recipe.symmetries:
         return torch.randint(2, (*shape, 3), generator=rng.generator("symmetries", seed, stage, epoch))
@@ -42,8 +42,8 @@ def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, f
 
     Args:
         shift: the largest shift in pixels.
-        shape: (steps, batch).
-        flip: False: no picture is flipped.
+        shape: number of steps in the epoch, and of samples in a batch.
+        flip: whether pictures are flipped, too.
     """
     generator = rng.generator("moves", seed, stage, epoch)
     flips = torch.randint(2, (*shape, 1), generator=generator)
@@ -52,7 +52,13 @@ def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, f
 
 
 def move(x: Tensor, moves: Tensor, shift: int) -> Tensor:
-    """Flip and shift each of the pictures (N, C, H, W) by its own move (N, 3), padding with 0."""
+    """Flip and shift each of the pictures (N, C, H, W) by its own move, padding with 0.
+
+    Args:
+        moves: (N, 3): 1 if the picture is flipped, else 0, and the upper and left edge at which it is cut out of the
+            padded picture.
+        shift: number of pixels of padding on every side.
+    """
     height, width = x.shape[2:]
     flip, top, left = moves.unbind(1)
     columns = torch.arange(width, device=x.device)
@@ -62,15 +68,18 @@ def move(x: Tensor, moves: Tensor, shift: int) -> Tensor:
 
 
 def warp(x: Tensor, drawn: Tensor, shift: int) -> Tensor:
-    """Flip and shift each of the pictures (N, C, H, W) as ``move`` does, and zoom it about its centre, padding with 0.
+    """Flip, shift and zoom each of the pictures (N, C, H, W) about its centre, padding with 0.
 
     Args:
-        drawn: (N, 4): a move, and the factor of the zoom.
+        drawn: (N, 4): 1 if the picture is flipped, else 0; the upper and left edge at which it is cut out of the padded
+            picture; the factor of the zoom.
+        shift: number of pixels of padding on every side.
     """
     flip, top, left, factor = drawn.unbind(1)
 
     def positions(side: int, sign: Tensor, corner: Tensor) -> Tensor:
-        """Source positions of the pixels along one side of each picture, (N, side), from -1 to 1."""
+        """The positions in each picture from which its new pixels are taken, along one side, (N, side); the picture
+        reaches from -1 to 1."""
         centres = (2 * torch.arange(side, device=x.device) + 1) / side - 1
         return (sign / factor).unsqueeze(1) * centres + (2 * (corner - shift) / side).unsqueeze(1)
 

@@ -20,14 +20,14 @@ class Draws(NamedTuple):
     chosen: Tensor
     """Indices of the samples, (N,)."""
     noise: Tensor | None
-    """Numbers for the regulariser, (count,)."""
+    """Normal random numbers for the regulariser, (count,)."""
     moves: Tensor | None
-    """Numbers for the augmentation, (N, numbers)."""
+    """Random numbers for the augmentation, (N, numbers)."""
     latent: Tensor | None
-    """Numbers for the loss, (N, …)."""
+    """Normal random numbers for the loss, (N, …)."""
 
     def at(self, step: int) -> Draws:
-        """The tensors of a step of the epoch."""
+        """The random tensors of one step, from those of all steps of an epoch; ``step`` is its number in the epoch."""
         return Draws._make(tensor if tensor is None else tensor[step] for tensor in self)
 
 
@@ -35,8 +35,8 @@ class Batches:
     """The batches of one training, made on the device.
 
     Args:
-        objectives: those of the turns on every batch.
-        layout: memory format of the samples.
+        objectives: one for each turn on a batch; they say which random numbers their losses need.
+        layout: memory format of the samples; None: as they are.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Batches:
         self._needs = [(objective.regularised.noise, objective.turn.latent) for objective in objectives]
 
     def draw(self, epoch: int) -> list[Draws]:
-        """The random tensors of an epoch's steps, for every turn."""
+        """The random tensors of all steps of an epoch: one ``Draws`` for each turn on a batch."""
         training = self.training
         key = training.seed, training.name, epoch
         order = self._order
@@ -94,18 +94,19 @@ class StackedBatches:
         batches = {key: Batches(training, [objective], device) for key, training in distinct.items()}
         self.tasks, self._batches = [batches[key].task for key in keys], list(batches.values())
         self._which = torch.tensor([list(batches).index(key) for key in keys], device=device)
-        """For each training, the index of its batches."""
+        """For each training, the index of its batches in ``_batches``, (E,)."""
         self.x = torch.stack([each.task.train.x for each in self._batches])
         self.y = torch.stack([each.task.train.y for each in self._batches])
         self.recipe = trainings[0].recipe
 
     def draw(self, epoch: int) -> list[Draws]:
-        """The random tensors of an epoch's steps, for the one turn."""
+        """The random tensors of all steps of an epoch, for all trainings: a list of one ``Draws``, because a batch has
+        one turn."""
         each = zip(*(batches.draw(epoch)[0] for batches in self._batches), strict=True)
         return [Draws._make(None if parts[0] is None else torch.stack(parts, 1)[:, self._which] for parts in each)]
 
     def take(self, draws: Draws) -> tuple[Tensor, Tensor]:
-        """The samples and labels of a step, (E, N, …), augmented."""
+        """The samples and labels of a step for all trainings, (E, N, …), augmented."""
         rows = self._which.unsqueeze(1)
         x, y = self.x[rows, draws.chosen], self.y[rows, draws.chosen]
         if draws.moves is not None:

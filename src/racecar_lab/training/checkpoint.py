@@ -13,7 +13,8 @@ from racecar.support.sealed import is_damaged, read_sealed, write_sealed
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a state into a file. If that fails, a warning says so and the training continues."""
+    """Write the state of a training into a checkpoint file. If that fails, a warning says so and the training
+    continues."""
     with spared("a checkpoint"):
         write_sealed(path, dict(state))
 
@@ -29,8 +30,8 @@ def reading(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def drop_damaged(*paths: Path) -> None:
-    """Remove those files of an unfinished stage whose checksum is missing or wrong, with a warning for each; the stage
-    then starts again."""
+    """Remove those checkpoint files of an unfinished stage whose checksum is missing or wrong, with a warning for each;
+    the stage then starts again."""
     for path in paths:
         if path.exists() and is_damaged(path):
             remove(path)

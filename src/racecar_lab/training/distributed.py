@@ -40,18 +40,18 @@ def _end_with_parent(parent: int) -> None:
 
 
 def world() -> int:
-    """Number of processes that share a training."""
+    """Number of processes that share a training; 1 without torchrun."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def wait() -> None:
-    """Wait until every process is here."""
+    """Wait until every process of the training has called this function."""
     if world() > 1:
         distributed.barrier()
 
 
 def mean(values: Tensor) -> Tensor:
-    """The mean of the processes' values."""
+    """The mean of a tensor over the processes, entry by entry."""
     if world() > 1:
         values = values.clone()
         distributed.all_reduce(values)
@@ -76,7 +76,8 @@ def once(work: Callable[[], None], device: str) -> None:
 
 
 def wrap(module: nn.Module) -> nn.Module:
-    """The module with its gradients averaged over the processes."""
+    """The module wrapped so that its gradients are averaged over the processes; the module itself if there is one
+    process."""
     if world() == 1:
         return module
     device = next(module.parameters()).device
@@ -93,6 +94,6 @@ def share(chosen: Tensor) -> Tensor:
 
 
 def stop() -> None:
-    """Leave the process group."""
+    """Leave the group of processes that share a training."""
     if world() > 1:
         distributed.destroy_process_group()

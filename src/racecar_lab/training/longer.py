@@ -12,12 +12,13 @@ from racecar_lab.config import Config
 
 @dataclass(frozen=True, kw_only=True)
 class LongerConfig(Config):
-    """A configuration with the cost of RR on the experiment's net."""
+    """Settings of an experiment that may train Std a second time, for as many seconds as RR takes."""
 
     cost: float = 1.0
-    """Time of a step of RR divided by that of Std. Std is trained once more, that many times as long; 1: it is not."""
+    """Time of a step of RR divided by that of a step of Std, on the experiment's net. Std is trained a second time, for
+    this many times the epochs; 1: it is not."""
     longer: bool = False
-    """True for the longer training, which Std alone has."""
+    """True if this is the second, longer training, which only Std has."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -26,7 +27,7 @@ class LongerConfig(Config):
 
     @property
     def long_epochs(self) -> int:
-        """Epochs of the longer training, rounded up, so that Std gets no fewer seconds than RR."""
+        """Number of epochs of the longer training of Std, rounded up, so that Std gets no fewer seconds than RR."""
         return math.ceil(self.cost * self.epochs)
 
 
@@ -34,6 +35,7 @@ L = TypeVar("L", bound=LongerConfig)
 
 
 def with_longer(config: L) -> Sequence[L]:
-    """A configuration and that of the longer training; in a search, and if the cost is 1, the configuration alone."""
+    """A configuration, and after it that of the longer training of Std. In a search, if the cost is 1, and if it is
+    that of the longer training already, the configuration alone."""
     alone = config.longer or config.valid or config.cost == 1
     return [config] if alone else [config, replace(config, longer=True)]

@@ -9,26 +9,28 @@ from typing import Any, ClassVar, Literal
 from racecar_lab.config import Config
 
 LOSS = ("scale", "gradient", "reduction")
-"""Arguments of ``Racecar`` that define the reverse loss."""
+"""Names of the arguments of ``Racecar`` that define the reverse loss."""
 PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
-"""The paper's loss."""
+"""Arguments of ``Racecar`` for the paper's reverse loss."""
 DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
-"""The loss of a ``Racecar`` without arguments, repeated here: ids of results depend on it, and must not change with the
-library."""
+"""Arguments of ``Racecar`` for its default reverse loss, repeated here: ids of results depend on them, and must not
+change with the library."""
 FIRST_LOSS = {"scale": "relative", "gradient": "both", "reduction": "sum"}
-"""The loss of records that do not name theirs: they are older than these settings."""
+"""Arguments of ``Racecar`` for the reverse loss of results whose records do not name it: they are older than these
+settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
-    """Settings with the reverse loss of RR, lRR and RR1; the defaults are those of ``Racecar``."""
+    """Settings of an experiment with the reverse loss of RR, lRR and RR1; the defaults are those of ``Racecar``."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, **FIRST_LOSS}
     scale: Literal["relative", "ratio", "anchored", "mean", "sum"] = "relative"
     gradient: Literal["both", "reverse", "weights"] = "reverse"
     reduction: Literal["mean", "sum"] = "mean"
     weight: float = 0.001
-    """λ, the weight of the mean over the constrained layers, or of the sum with reduction "sum"."""
+    """λ, the weight of the reverse loss, which is the mean of the losses of the constrained layers, or, with reduction
+    "sum", their sum."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -36,7 +38,7 @@ class LossConfig(Config):
 
     @property
     def loss(self) -> dict[str, str]:
-        """The arguments of ``Racecar`` that define the loss."""
+        """Arguments of ``Racecar`` for the reverse loss of these settings."""
         return {name: getattr(self, name) for name in LOSS}
 
 
@@ -45,9 +47,9 @@ LOSSES: dict[str, dict[str, str]] = {
     "the default": DEFAULT,
     "that of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
 }
-"""Name of a loss → its arguments of ``Racecar``."""
+"""Name of a reverse loss in reports → its arguments of ``Racecar``."""
 
 
 def loss_name(arguments: Mapping[str, object]) -> str | None:
-    """The name of the loss with these arguments of ``Racecar``; None if it has none."""
+    """The name in ``LOSSES`` of the reverse loss with these arguments of ``Racecar``; None if it has none."""
     return next((name for name, loss in LOSSES.items() if loss.items() <= arguments.items()), None)

@@ -1,4 +1,4 @@
-"""What the training loop trains: the networks of one training, or of many at once."""
+"""The networks that the training loop trains: those of one training, or of many at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Nets(ABC):
 
     batches: Batches | StackedBatches
     save_at_end = False
-    """True if a checkpoint is written after the last step, too, for a kill while many nets are measured."""
+    """True if a checkpoint is written after the last step, too, so that many trained nets are not lost when the process
+    is killed while they are measured."""
 
     def __init__(self, trainings: Sequence[Training], options: TrainingOptions) -> None:
         self.trainings, self.options, self.device = trainings, options, torch.device(options.device)
@@ -27,7 +28,7 @@ class Nets(ABC):
 
     @abstractmethod
     def train_step(self, turn: int, step: int, draws: Draws) -> Tensor:
-        """Do the step of a turn on a batch.
+        """Train the network of a turn on a batch, by one step of its optimiser.
 
         Args:
             turn: index in ``turns``.
@@ -39,7 +40,7 @@ class Nets(ABC):
 
     @abstractmethod
     def train(self) -> None:
-        """Switch to training mode."""
+        """Switch the trained networks to training mode."""
 
     @abstractmethod
     def model_of(self, i: int) -> nn.Module:
@@ -50,17 +51,19 @@ class Nets(ABC):
         """For each net, True if all its weights are finite."""
 
     def terms(self) -> Mapping[str, Tensor]:
-        """The parts of the last step's regulariser, by layer."""
+        """The regulariser of the last step, before λ, in parts: name of a layer → its part. Empty if it has no
+        parts."""
         return {}
 
     @abstractmethod
     def end(self) -> int | None:
-        """Release what only steps need. Returns the peak memory on the device in bytes, if known."""
+        """End the training: release the memory that only training steps need. Returns the peak memory on the device in
+        bytes; None if it is not known."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
+        """The weights, optimisers and random states of the nets, for a checkpoint."""
 
     @abstractmethod
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from the state of a checkpoint."""
+        """Continue with the weights, optimisers and random states of a checkpoint, as ``state`` returned them."""

@@ -17,15 +17,15 @@ from racecar_lab.training.spec import Training, networks_of
 
 
 class Regularised(nn.Module):
-    """A network whose call returns its output and its regulariser, before λ. This base class has a regulariser of 0,
-    for variants that add nothing to the loss."""
+    """A network whose call returns its output and its regulariser, not yet multiplied by λ. This base class has a
+    regulariser of 0, for variants that add nothing to the loss."""
 
     network: nn.Module
     noise = 0
     """Number of random numbers in a call's argument ``noise``. The caller draws them, so that all engines can pass the
     same ones."""
     every = 1
-    """Steps from one with the regulariser to the next."""
+    """Number of steps from one that has the regulariser to the next; 1: every step has it."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -37,7 +37,8 @@ class Regularised(nn.Module):
 
     @property
     def terms(self) -> Mapping[str, Tensor]:
-        """The parts of the last call's regulariser, by layer."""
+        """The regulariser of the last call, before λ, in parts: name of a layer → its part. Empty if it has no
+        parts."""
         return {}
 
 
@@ -51,7 +52,7 @@ class Reverse(Regularised):
     Args:
         example: inputs (N, …) of the network, from which the reverse pass is planned.
         every: the reverse pass is run in every ``every``-th step, with ``every`` times the loss.
-        arguments: of ``Racecar``.
+        arguments: further arguments of ``Racecar``.
     """
 
     network: Racecar
@@ -78,14 +79,14 @@ class Orthogonal(Regularised):
     """A network with the orthogonality regulariser SRIP of its weights: Ort and OrtB.
 
     Args:
-        arguments: of ``srip``.
+        arguments: further arguments of ``srip``.
     """
 
     def __init__(self, network: nn.Module, **arguments: Any) -> None:
         super().__init__(network)
         self.arguments = arguments
         self.sizes: list[int] = []
-        """How many random numbers SRIP draws at once, draw by draw."""
+        """For each random draw in a call of SRIP, in their order, the number of random numbers."""
 
         def draw(*shape: int, **like: Any) -> Tensor:
             self.sizes.append(torch.Size(shape).numel())
@@ -106,8 +107,9 @@ class Orthogonal(Regularised):
 
 
 class Objective(nn.Module):
-    """The function that every kind of step calls, compiles, records or batches. Only the trained network is a
-    submodule; the weights of the others are neither optimised nor shared between processes."""
+    """The task's loss and the regulariser of a turn, as a function of a batch, which every kind of step calls,
+    compiles, records or batches. Only the network that the turn trains is a submodule; the weights of the others are
+    neither optimised nor shared between processes."""
 
     def __init__(self, training: Training, turn: Turn) -> None:
         super().__init__()
@@ -156,8 +158,9 @@ def _refuse_no_call(turn: Turn, calls: int) -> None:
 
 
 def _example(training: Training, turn: Turn) -> tuple[Tensor, ...]:
-    """Inputs of a turn's network, to plan its reverse pass. With turns they are those of the network's first call
-    in the turn's loss, computed on copies of all networks, so that no buffer changes."""
+    """Example inputs of a turn's network, from which its reverse pass is planned. In a recipe with turns they are those
+    of the network's first call in the turn's loss, which is computed on copies of all networks, so that no buffer
+    changes."""
     train, device = training.task.train, next(training.model.parameters()).device
     first = slice(min(len(train), max(2, training.config.batch or 64)))
     x = train.x[first].to(device)

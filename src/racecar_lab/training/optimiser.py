@@ -24,7 +24,7 @@ def make_optimiser(
     the others.
 
     Args:
-        groups: parameters and their weight decay.
+        groups: pairs of parameters and their weight decay.
         betas: the two decay rates of Adam.
         fused: update all parameters in one kernel on a CPU, too; on a GPU it is always so.
     """
@@ -96,8 +96,8 @@ def set_learning_rates(optimiser: torch.optim.Optimizer, lrs: Iterable[float | T
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Load a saved state. Whether steps can be captured as CUDA graphs (``capturable``) is kept: it depends on this
-    machine and not on the one that saved the state."""
+    """Load a saved state into an optimiser. Whether steps can be captured as CUDA graphs (``capturable``) is kept: it
+    depends on this machine and not on the one that saved the state."""
     capturable = [group.get("capturable") for group in optimiser.param_groups]
     optimiser.load_state_dict(state)
     for group, value in zip(optimiser.param_groups, capturable, strict=True):

@@ -12,20 +12,21 @@ from torch.nn import functional as F
 from racecar_lab.config import Schedule
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(output, labels) → the minimised loss, a scalar."""
+"""A loss function: (output, labels) → the minimised loss, a scalar."""
 Call = Callable[..., Tensor]
-"""A network as a loss calls it."""
+"""A network as it is passed to a loss: called with inputs, it returns the network's output."""
 Look = Callable[[Any, Any], Mapping[str, Tensor]]
-"""(model in evaluation mode, its task) → a snapshot: small tensors by name, such as pictures."""
+"""A function that takes a snapshot of a model: (model in evaluation mode, its data) → small tensors by name, such as
+pictures."""
 
 
 class Batch(NamedTuple):
-    """The tensors of a step."""
+    """The samples, labels and random numbers from which a loss is computed in a step."""
 
     x: Tensor
     y: Tensor
     latent: Tensor | None = None
-    """Normal numbers (N, …), if the turn asks for them."""
+    """Normal random numbers (N, …); None if the turn asks for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +41,18 @@ class Turn:
     network: str = ""
     """Name of the trained network; empty if there is only one."""
     lr: float | None = None
-    """Learning rate; None: the configuration's."""
+    """Learning rate of the turn's optimiser; None: that of the configuration."""
     schedule: Schedule | None = None
-    """Learning-rate schedule; None: the configuration's."""
+    """Learning-rate schedule of the turn's optimiser; None: that of the configuration."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """The two decay rates of Adam."""
+    """The two decay rates of the turn's optimiser, if it is Adam."""
     latent: tuple[int, ...] = ()
-    """Shape, per sample, of the normal numbers in ``batch.latent``; empty: none. ``torch.special.ndtr`` makes them
-    uniform."""
+    """Shape, per sample, of the normal random numbers that the loss gets as ``batch.latent``; empty: none.
+    ``torch.special.ndtr`` makes them uniform."""
     regularised: bool = True
-    """True if the variant's regulariser applies to this network."""
+    """True if the variant's regulariser applies to the network that the turn trains."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ``Racecar`` for this network; they replace the experiment's."""
+    """Arguments of ``Racecar`` for this network; they take precedence over the experiment's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,23 +64,27 @@ class Recipe:
     turns: tuple[Turn, ...] = ()
     """Turns on every batch, instead of ``loss``: for several networks, or a loss of more than output and labels."""
     shift: int = 0
-    """Training pictures are flipped at random and shifted by up to this many pixels; 0: neither."""
+    """Maximal number of pixels by which training pictures are shifted at random; 0: they are not shifted."""
     flip: bool = True
-    """True if shifted pictures are also flipped; not for letters and digits."""
+    """True if training pictures that are shifted or zoomed are also flipped left to right at random; it should be False
+    for letters and digits."""
     zoom: float = 0.0
-    """Training pictures are enlarged or reduced at random, by up to this share of their size."""
+    """Share of their size by which training pictures are enlarged or reduced at most, at random; 0: they are not."""
     symmetries: bool = False
-    """Square training pictures are flipped and rotated by multiples of 90° at random: in one of eight ways each."""
+    """True if training pictures, which must be square, are flipped and rotated by multiples of 90° at random: each in
+    one of eight ways."""
     fade: bool = False
     """True if the regulariser's λ falls linearly to 0 over the training."""
     look: Look | None = None
-    """A function that takes a snapshot of the model during training."""
+    """A function that takes a snapshot of the model, small tensors such as pictures, during training; None: there are
+    no snapshots."""
     looks: int = 0
-    """Number of snapshots in a regularised stage."""
+    """Number of times that ``look`` takes a snapshot of the model, at equal distances from the first step on; one more
+    is taken at the end. 0: none at all."""
     look_always: bool = False
-    """True if snapshots are taken in stages without regulariser, too."""
+    """True if ``look`` takes snapshots in every stage; False: only in stages with a regulariser."""
     steady: bool = False
-    """True if every step does the same operations, whatever the data: a step is then recorded once and repeated."""
+    """True if every step does the same operations, whatever the data: a step may then be recorded once and repeated."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.zoom < 1:
@@ -92,7 +97,7 @@ class Recipe:
             raise ValueError("looks: there is no look to be taken; give look=…, too")
 
     def all_turns(self) -> tuple[Turn, ...]:
-        """The turns on every batch; a recipe with ``loss`` has one."""
+        """The turns on every batch; a recipe that has ``loss`` instead of turns has one."""
         return self.turns or (Turn(self._loss_of_batch),)
 
     def _loss_of_batch(self, network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:

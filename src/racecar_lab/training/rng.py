@@ -10,13 +10,13 @@ from torch import Tensor
 
 
 def seed_of(*parts: object) -> int:
-    """A seed for torch from anything that can be printed."""
+    """A seed for torch, computed from parts that can be anything that can be printed."""
     digest = hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:7], "big")
 
 
 def generator(*parts: object) -> torch.Generator:
-    """A generator on the CPU, seeded by anything that can be printed."""
+    """A random generator on the CPU, seeded by parts that can be anything that can be printed."""
     return torch.Generator().manual_seed(seed_of(*parts))
 
 
@@ -36,10 +36,10 @@ def order(samples: int, batch: int, seed: int, stage: str, epoch: int) -> Tensor
 
 
 def noise(count: int, steps: int, seed: int, stage: str, epoch: int) -> Tensor:
-    """Normal numbers for a regulariser, (steps, count)."""
+    """Normal random numbers for the regulariser in all steps of an epoch, (steps, count)."""
     return torch.randn(steps, count, generator=generator("noise", seed, stage, epoch))
 
 
 def latent(shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor:
-    """Normal numbers for a loss, of shape (steps, batch, …)."""
+    """Normal random numbers for the loss in all steps of an epoch, of shape (steps, batch, …)."""
     return torch.randn(*shape, generator=generator("latent", seed, stage, epoch))

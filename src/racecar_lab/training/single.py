@@ -25,7 +25,8 @@ def _use_graphs(options: TrainingOptions) -> bool:
 
 
 def kind_of_step(training: Training, options: TrainingOptions) -> type[Eager]:
-    """The kind of step that a training's options and recipe ask for; a CUDA graph is made of it afterwards."""
+    """The kind of step that a training's options and recipe ask for: compiled, recorded or eager. If CUDA graphs are
+    asked for, they are made of it afterwards."""
     if options.compile:
         return Compiled
     config, recipe = training.config, training.recipe
@@ -36,7 +37,7 @@ def kind_of_step(training: Training, options: TrainingOptions) -> type[Eager]:
 
 
 class Single(Nets):
-    """The networks of one training, on their device."""
+    """The network of one training, or its networks that take turns, with a step for each turn."""
 
     batches: Batches
 
@@ -60,7 +61,7 @@ class Single(Nets):
         kind = kind_of_step(training, options)
         steps = {turn: kind(objective, training, self.batches, options) for turn, objective in objectives.items()}
         self.distinct_steps = list(steps.values())
-        """One for each turn; a turn that is listed twice has one step and one optimiser."""
+        """One step for each turn; a turn that the recipe lists twice has one step and one optimiser."""
         calls: dict[Any, Callable[..., Tensor]] = dict(steps)
         if _use_graphs(options):
             calls = {turn: CudaGraph(step) for turn, step in steps.items()}
@@ -72,7 +73,7 @@ class Single(Nets):
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def _ask_for_gradients(self, *names: str) -> None:
-        """Let autograd compute gradients of these networks alone."""
+        """Let autograd compute the gradients of the networks with these names, and of no others."""
         self.model.requires_grad_(False)  # first, because networks may share parameters
         for name in names:
             for parameter in self._trained[name]:
@@ -93,8 +94,8 @@ class Single(Nets):
             self.networks[name].train()
 
     def model_of(self, i: int) -> nn.Module:
-        """The model, or the moving average of its weights if there is one. The losses on the curves are those of the
-        model itself."""
+        """The model for evaluation: the trained one, or the moving average of its weights if there is one. The losses
+        on the curves are those of the trained one."""
         return self.model if self.average is None else self.average.module
 
     def finite(self) -> list[bool]:

@@ -17,7 +17,7 @@ from racecar_lab.training.recipe import Recipe, Turn
 from racecar_lab.training.variants import IN_LOSS, VARIANTS, Variant
 
 Report = Callable[[int, int, str], None]
-"""(steps done, steps in all, message) → None: shows the progress."""
+"""A function that shows the progress of a training: (steps done, steps in all, message) → None."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,20 @@ class TrainingOptions:
     device: str = "cpu"
     compile: bool = False
     graphs: bool = False
-    """On a GPU: replay each step as a CUDA graph, for small nets, which otherwise wait for kernel launches."""
+    """True if each step is replayed as a CUDA graph, on a GPU: for small nets, which otherwise wait for kernel
+    launches."""
     interval: float = 60.0
-    """Seconds between checkpoints."""
+    """Number of seconds between checkpoints."""
     resume: bool = True
-    """Continue from a checkpoint if there is one; otherwise the stage starts anew."""
+    """True if a stage continues from its checkpoint, where there is one; False: it starts anew."""
     report: Report | None = None
     scalars: Any = None
-    """A TensorBoard writer."""
+    """The TensorBoard writer that gets the curves; None: no writer gets them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """One stage of one job: all that its result depends on."""
+    """One training, which is one stage of a job: all that its result depends on."""
 
     model: nn.Module
     """One network with its initial weights, or several by name in an ``nn.ModuleDict``."""
@@ -53,13 +54,13 @@ class Training:
     epochs: int = 1
     variant: Variant = VARIANTS["Std"]
     weight: float = 0.0
-    """λ; ``variant.meaning`` says what it is."""
+    """λ of the variant: the weight of its regulariser, or what ``variant.meaning`` says, such as a weight decay."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ``Racecar``."""
+    """Arguments of ``Racecar``, for the variants RR, lRR and RR1."""
     orthogonality: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ``srip``."""
+    """Arguments of the regulariser ``srip``, for the variants Ort and OrtB."""
     id: str = ""
-    """Identity of its record."""
+    """The id of the record that keeps the training's result."""
 
     @property
     def networks(self) -> dict[str, nn.Module]:
@@ -68,12 +69,12 @@ class Training:
 
     @cached_property
     def steps_per_epoch(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return rng.steps_per_epoch(len(self.task.train), self.config.batch)
 
     @cached_property
     def steps(self) -> int:
-        """Batches in the whole training."""
+        """Number of batches in the whole training."""
         return self.steps_per_epoch * self.epochs
 
     def regulariser_weight(self, turn: Turn) -> float:
@@ -81,17 +82,18 @@ class Training:
         return self.weight if turn.regularised and self.variant.kind in IN_LOSS else 0.0
 
     def weight_factor(self, step: int) -> float:
-        """The multiplier of that λ at a step: 1, unless it follows a schedule or fades to 0."""
+        """The factor by which λ of the regulariser is multiplied at a step: 1, unless λ follows a schedule or fades to
+        0."""
         factor = self.variant.schedule_factor(step / self.steps)
         return factor * (1 - step / self.steps) if self.recipe.fade else factor
 
     def weight_decay(self, turn: Turn) -> float:
-        """Weight decay of a turn: the optimiser's, plus that of the variant WD if the turn is regularised."""
+        """Weight decay in a turn: the optimiser's, plus that of the variant WD if the turn is regularised."""
         decay = self.weight if turn.regularised and self.variant.kind == "decay" else 0.0
         return self.config.weight_decay + decay
 
     def learning_rate(self, turn: Turn, step: int) -> float:
-        """The learning rate of a turn at a step."""
+        """The learning rate of a turn at a step, counted from 0."""
         return learning_rate(turn.lr or self.config.lr, turn.schedule or self.config.schedule, step, self.steps)
 
 

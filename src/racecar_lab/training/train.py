@@ -24,12 +24,12 @@ class StageOutcome:
     curves: dict[str, list[float]]
     steps: int
     step_s: float
-    """Seconds for a step; if several nets were trained at once, this net's share."""
+    """Number of seconds that a step took; if several nets were trained at once, this net's share."""
     peak_memory: int | None
     history: dict[str, Tensor] = field(default_factory=dict)
-    """Snapshots by name, stacked; the first dimension is time."""
+    """Tensors of the snapshots by name, each stacked over the snapshots, in the order in which they were taken."""
     note: str = ""
-    """The reason why it diverged; empty if it did not."""
+    """The reason why the net diverged; empty if it did not."""
 
 
 class Trainer:
@@ -119,7 +119,7 @@ class Trainer:
         self.curves.start_clock()
 
     def _look(self) -> None:
-        """Take a snapshot of every net."""
+        """Take a snapshot of every net by the recipe's ``look``, and keep it in the history."""
         assert self.recipe.look is not None
         self.curves.stop_clock()
         snapshots = []
@@ -132,14 +132,14 @@ class Trainer:
         self.curves.start_clock()
 
     def save(self, path: Path) -> None:
-        """Write the whole state to a file, atomically."""
+        """Write the whole state of the training to a checkpoint file, atomically."""
         if is_rank_zero():
             state = {"step": self.step, "curves": self.curves.state(), "history": self.history}
             ids = [training.id for training in self.nets.trainings]
             checkpoint.write(path, {**state, "ids": ids, "nets": self.nets.state()})
 
     def load(self, path: Path) -> None:
-        """Continue from a file that ``save`` wrote."""
+        """Continue the training from a checkpoint file that ``save`` wrote."""
         with checkpoint.reading(path) as state:
             self.nets.load(state["nets"])
             self.step, self.history = state["step"], state["history"]

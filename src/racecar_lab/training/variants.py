@@ -7,29 +7,30 @@ from dataclasses import dataclass
 from racecar.orthogonality import BANSAL, Schedule
 
 SCHEDULE_EPOCHS = 200
-"""Length of the training in Bansal et al. (2018), whose schedule has its steps at epochs 20, 50, 70 and 120."""
+"""Number of epochs of the training in Bansal et al. (2018), whose schedule of λ has its steps at epochs 20, 50, 70 and
+120."""
 IN_LOSS = ("reverse", "orthogonality")
 """Kinds of variants that add a regulariser to the loss."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of training."""
+    """One of the ways of training that experiments compare, such as Std or RR."""
 
     name: str
     title: str
     kind: str
-    """"plain", "reverse", "orthogonality", "pretrain", "decay" or "dropout"."""
+    """Kind of method: "plain", "reverse", "orthogonality", "pretrain", "decay" or "dropout"."""
     mode: str = ""
-    """The mode of ``Racecar``; empty for other kinds."""
+    """Mode of ``Racecar``, for kind "reverse"; empty for other kinds."""
     meaning: str = ""
-    """The quantity that the variant's λ is; empty if it has none."""
+    """The quantity that is called λ of this variant, in words; empty if it has none."""
     schedule: Schedule | None = None
     """The schedule of λ over ``SCHEDULE_EPOCHS`` epochs, stretched or compressed to the length of a training;
     None: λ is constant."""
 
     def schedule_factor(self, progress: float) -> float:
-        """The multiplier of λ when a share ``progress`` of the training is over."""
+        """The factor by which λ is multiplied when a share ``progress`` of the training is over."""
         if self.schedule is None:
             return 1.0
         return self.schedule.at(int(progress * SCHEDULE_EPOCHS)) / self.schedule.at(0)
@@ -56,11 +57,12 @@ VARIANTS = {
     )
 }
 BETWEEN_JOINS = Variant("RR", "racecar, the full reverse pass between joins", "reverse", "auto", "λ")
-"""The variant RR for a network with joins."""
+"""The variant RR for a network with joins, such as residual additions: the full reverse pass starts again at each
+one."""
 
 
 def variant(name: str, joins: bool = False) -> Variant:
-    """The variant with this name.
+    """The variant with this name, such as "RR".
 
     Args:
         joins: the variant is for a network with joins, such as residual additions. No full reverse pass crosses them,

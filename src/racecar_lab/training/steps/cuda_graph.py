@@ -1,4 +1,4 @@
-"""A training step as a CUDA graph: captured once, then replayed, for nets that wait for kernel launches."""
+"""A training step as a CUDA graph: captured once, then replayed, for small nets, which wait for kernel launches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from racecar_lab.training.batches import Draws
 BLOCK = 256
 """Number of steps whose hyperparameters are copied to the device together."""
 WARM_UPS = 3
-"""Steps before the capture; they create the optimiser's state and choose the kernels."""
+"""Number of steps that are done before one is captured; they create the optimiser's state and choose the kernels."""
 
 Replay = tuple[Callable[[], Any], Tensor]
 """A function that replays a step, and the tensor that then holds its result."""
 
 
 def capture(step: Callable[[], Tensor]) -> Replay:
-    """Capture a step as a CUDA graph, without executing it."""
+    """Capture a step as a CUDA graph, without executing it. Returns the function that replays it, and the tensor that
+    then holds its result."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = step()
@@ -41,7 +42,8 @@ def warm_up_on_side_stream(step: Callable[[], Tensor]) -> Tensor:
 
 @cache
 def _side_stream(device: int) -> torch.cuda.Stream:
-    """One stream for all trainings, because cuBLAS keeps memory for every stream that it has seen."""
+    """The CUDA stream of a device on which steps are done before they are captured. All trainings share it, because
+    cuBLAS keeps memory for every stream that it has seen."""
     return torch.cuda.Stream(device)
 
 
@@ -49,7 +51,8 @@ class Captured:
     """A step that is replayed as a CUDA graph: its calls differ only in the values of its tensors.
 
     Args:
-        step: from a kind and tensors to a tensor; it may change other tensors in place, but never waits for the device.
+        step: a function (kind, tensors …) → tensor; it may change other tensors in place, but never waits for the
+            device.
     """
 
     def __init__(self, step: Callable[..., Tensor]) -> None:
@@ -59,11 +62,12 @@ class Captured:
         self._replays: dict[Hashable, Replay] = {}
 
     def __call__(self, kind: Hashable, *tensors: Tensor | None) -> Tensor:
-        """Do a step.
+        """Do a step: the first ones are done as they are, the later ones replayed.
 
         Args:
-            kind: what the step depends on besides its tensors; each kind has a graph of its own.
-            tensors: of the same shapes in all calls, or None in all calls.
+            kind: a key for all that the step depends on besides its tensors, such as whether it has the regulariser;
+                each kind has a graph of its own.
+            tensors: each has the same shape in all calls, or is None in all calls.
         """
         if not self._inputs:
             self._inputs = [None if tensor is None else tensor.clone() for tensor in tensors]
@@ -81,8 +85,8 @@ class Captured:
 
 
 class CudaGraph:
-    """Another kind of step, replayed as a CUDA graph. Its hyperparameters are copied to the device for many steps at
-    once.
+    """A training step of another kind, such as ``Eager``, that is replayed as a CUDA graph. Its hyperparameters are
+    copied to the device for many steps at once.
 
     Args:
         step: has ``device``, ``objective``, ``hyperparameters`` and ``run``, as ``Eager`` does.

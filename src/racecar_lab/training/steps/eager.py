@@ -37,17 +37,19 @@ class Eager:
         self.call = distributed.wrap(objective)
 
     def __call__(self, step: int, draws: Draws) -> Tensor:
-        """Do the step on a batch, counted from the start of the training. Returns the task's loss and the regulariser,
-        (2,)."""
+        """Do a training step, given its number from the start of the training, and its random tensors. Returns the
+        task's loss and the regulariser, (2,)."""
         return self.run(self.objective.is_on(step), draws, self.hyperparameters(step))
 
     def hyperparameters(self, step: int) -> list[float]:
-        """The numbers that change from step to step: the learning rate, and the weight of the regulariser."""
+        """The two numbers of a step that may change from step to step: the learning rate, and the weight of the
+        regulariser."""
         weight = self.regulariser_weight * self.training.weight_factor(step)
         return [self.training.learning_rate(self.turn, step), weight]
 
     def run(self, on: bool, draws: Draws, hyperparameters: Any) -> Tensor:
-        """Do a step, given its random tensors and its hyperparameters (a list or a tensor); the losses, (2,).
+        """Do a training step, given its random tensors and its hyperparameters (a list or a tensor): the learning rate,
+        and the weight of the regulariser. Returns the task's loss and the regulariser, (2,).
 
         Args:
             on: whether the step has the regulariser.
@@ -60,7 +62,7 @@ class Eager:
         return losses
 
     def backward(self, batch: tuple[Any, ...], weight: Any) -> Tensor:
-        """Compute the gradients of the parameters; returns the task's loss and the regulariser, (2,).
+        """Compute the gradients of the parameters. Returns the task's loss and the regulariser, (2,).
 
         Args:
             batch: arguments of ``Objective``.
@@ -73,7 +75,7 @@ class Eager:
         return torch.stack((task.detach().float(), regulariser.detach().float()))
 
     def total(self, task: Tensor, regulariser: Tensor, weight: Any) -> Tensor:
-        """The minimised loss."""
+        """The loss that is minimised: the task's plus the regulariser times its weight."""
         return task if self.regulariser_weight == 0 else task + weight * regulariser
 
     def update_weights(self) -> None:
@@ -90,11 +92,11 @@ class Eager:
         return torch.autocast(self.device.type, getattr(torch, self.config.precision))
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
+        """The state of the optimiser and of the loss scaling, for a checkpoint."""
         return {"optimiser": self.optimiser.state_dict(), "scaler": self.scaler.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Continue from the state of a checkpoint."""
+        """Continue with the optimiser and the loss scaling of a checkpoint, as ``state`` returned them."""
         load_optimiser(self.optimiser, state["optimiser"])
         self.scaler.load_state_dict(state["scaler"])
 

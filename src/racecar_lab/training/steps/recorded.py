@@ -64,10 +64,11 @@ class Recorded(Eager):
         return losses
 
     def _losses_and_gradients(self, *args: Any) -> Any:
-        """The two losses, (2,), and the gradient of every parameter.
+        """The task's loss and the regulariser, (2,), and the gradient of every parameter.
 
         Args:
-            args: parameters, buffers and the batch one after the other. A recording takes dicts apart in every call.
+            args: parameters, buffers and the batch one after the other. They are in no dict, because a recording would
+                take it apart in every call.
         """
         tensors, batch = args[: len(self._names)], args[len(self._names) :]
         task, regulariser = functional_call(self.objective, dict(zip(self._names, tensors, strict=True)), batch)

@@ -23,8 +23,9 @@ from racecar_lab.training.steps.recorded import record
 
 Tensors = dict[str, Tensor]
 RECORDED = 50
-"""Number of steps from which on they are recorded; recording takes as long as tens of them. A recording saves 48 % of a
-step of 5 nets of the experiment information with RR, and 20 % of a step of 60 (one CPU thread)."""
+"""Smallest number of steps of a training for which a step is recorded once and then repeated: recording takes as long
+as tens of steps. A recording saves 48 % of a step of 5 nets of the experiment information with RR, and 20 % of a step
+of 60 (one CPU thread)."""
 
 
 class Vmapped(Nets):
@@ -60,11 +61,11 @@ class Vmapped(Nets):
         self.step: Callable[[int, Draws], Tensor] = CudaGraph(self) if options.graphs else self._step
 
     def _stack(self, nets: Sequence[Mapping[str, Tensor]]) -> Tensors:
-        """Tensors of the nets' models by name, stacked."""
+        """The nets' parameters, or their buffers, by name, stacked: each gets a first dimension E."""
         return {name: torch.stack([net[name].detach() for net in nets]).to(self.device) for name in nets[0]}
 
     def _optimiser_groups(self) -> list[slice]:
-        """The nets of each learning rate and weight decay."""
+        """The groups of nets with equal learning rate and weight decay, as slices; each is a group of the optimiser."""
         keys = [(training.config.lr, training.weight_decay(self.turn)) for training in self.trainings]
         starts = [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
         return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(keys)], strict=True)]
@@ -77,13 +78,15 @@ class Vmapped(Nets):
         return self.run(self.objective.is_on(step), draws, self.hyperparameters(step))
 
     def hyperparameters(self, step: int) -> list[float]:
-        """The learning rate of each group, and the multiplier of all regulariser weights."""
+        """The numbers of a step that may change from step to step: the learning rate of each group of nets, and the
+        factor by which all regulariser weights are multiplied."""
         firsts = [self.trainings[nets.start] for nets in self.groups]
         return [*(first.learning_rate(self.turn, step) for first in firsts), firsts[0].weight_factor(step)]
 
     def run(self, on: bool, draws: Draws, hyperparameters: Any) -> Tensor:
-        """Do a step of all nets, given its random tensors and hyperparameters (a list or a tensor); the losses,
-        (E, 2).
+        """Do a training step of all nets, given its random tensors and its hyperparameters (a list or a tensor): the
+        learning rate of each group of nets, and the factor of all regulariser weights. Returns the task's loss and the
+        regulariser of each net, (E, 2).
 
         Args:
             on: whether the step has the regulariser.
@@ -97,8 +100,8 @@ class Vmapped(Nets):
         return losses
 
     def _gradients(self, on: bool, *args: Any) -> Any:
-        """Gradients and losses of all nets. Without CUDA graphs, and if there are many steps, the operations are
-        recorded once, with the regulariser on and with it off."""
+        """Gradients and losses of all nets in a step. Without CUDA graphs, and if there are many steps, the operations
+        are recorded once, with the regulariser on and with it off."""
         function = vmap(
             grad_and_value(partial(self._losses, on), has_aux=True),
             in_dims=tuple(None if arg is None else 0 for arg in args),
@@ -110,10 +113,10 @@ class Vmapped(Nets):
         return self._recorded[on](*args)
 
     def _losses(self, on: bool, parameters: Tensors, buffers: Tensors, weight: Tensor, *batch: Tensor | None) -> Any:
-        """The minimised loss of one net, with its two parts, (2,), and the buffers after the forward pass.
+        """The minimised loss of one net; the task's loss and the regulariser, (2,); the buffers after the forward pass.
 
         Args:
-            weight: the multiplier of the regulariser, ().
+            weight: the weight of the regulariser, ().
             batch: arguments of ``Objective``.
         """
         buffers = {name: buffer.clone() for name, buffer in buffers.items()}  # the net changes them in place
@@ -159,5 +162,5 @@ class Vmapped(Nets):
 
 
 def _named(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
+    """All parameters and buffers of a module by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
