@@ -27,7 +27,7 @@ class NewTask:
 
     @classmethod
     def of(cls, config: FewLabelsConfig, trained: Trained, model: nn.Module | None = None) -> NewTask:
-        """Make one from a finished stage; ``model`` replaces the trained model."""
+        """Make a ``NewTask`` from a finished stage, with the net ``model``; None: the trained one."""
         task = trained.tasks["B"].to(trained.device)
         return cls(config, body(trained.model if model is None else model), task, trained.seed)
 
@@ -37,15 +37,15 @@ class NewTask:
         return 10 - SIDES[self.config.task][1]
 
     def draws(self, labels: int, count: int) -> tuple[list[torch.Generator], Tensor]:
-        """Draw ``count`` random sets of labelled pictures: the generator of each, in the state after the draw, and the
-        indices (draws, N)."""
+        """Draw ``count`` random sets with ``labels`` labelled pictures per class. Return the random generator of each
+        set, in the state after the draw, and the indices of the pictures (count, N)."""
         generators = [rng.generator("few-labels", self.seed, labels, i) for i in range(count)]
         indices = torch.stack([choose(self.task.train.y, labels, generator) for generator in generators])
         return generators, indices.to(self.task.train.y.device)
 
     def features(self) -> tuple[dict[int, Split], Split]:
-        """Features (draws, N, D) of the labelled pictures, by labels per class, and features of the test pictures. Each
-        picture goes through the net once, however many draws have it."""
+        """Compute features, the inputs of a classifier: those of the labelled pictures (draws, N, D) by labels per
+        class, and those of the test pictures. Each picture goes through the net once, however many draws have it."""
         train, test = self.task.train, self.task.test
         drawn = {n: self.draws(n, self.config.draws)[1] for n in self.config.labels}
         needed = torch.cat([indices.flatten() for indices in drawn.values()]).unique()
