@@ -28,9 +28,9 @@ LPIPS = "lpips_alexnet"
 @dataclass(frozen=True, kw_only=True)
 class DigitsConfig(Config):
     epochs: int = 2000
-    """Number of epochs, twice the paper's 1000: with 1000, half of the pairs of digits do not learn long enough here.
-    In the authors' code the softmax is applied twice, so that the classification loss hardly changes the weights, and
-    the reverse loss alone trains them."""
+    """Number of epochs, twice the paper's 1000, which are too few here for half of the pairs of digits. (The authors'
+    code applies the softmax twice, so that its classification loss hardly changes the weights, and the reverse loss
+    alone trains them.)"""
     lr: float = 1e-4
     weight: float = 1e-5
     """λ of the reverse loss, as in the authors' code: the factor on half the squared error, summed over the batch, of

@@ -104,7 +104,8 @@ class Information(Experiment[InformationConfig]):
     )
 
     def configs(self, config: InformationConfig, folder: Path | None) -> Sequence[InformationConfig]:
-        """The configuration; if --data is a file, var_u.mat, that file is the source."""
+        """Return the one configuration; if ``folder`` is a file, which must be var_u.mat, it becomes the source of the
+        data."""
         return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
 
     def fingerprint(self, config: InformationConfig, folder: Path | None) -> str:

@@ -27,7 +27,7 @@ SHIFT = 4
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 JUDGED = {"test_accuracy": "accuracy", "test_nll": "likelihood", "test_ece": "calibration"}
-"""Metric → its name in claims; lower is better for the last two."""
+"""Name of a metric → its name in claims; lower is better for the last two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class LongTrainingConfig(LongerConfig, LossConfig):
     depth: int = 6
     """Number of convolutions, in three blocks: 3, 6, 9 …"""
     widths: tuple[int, ...] = (64, 128, 256)
-    """Channels of the three blocks; the picture is halved after each."""
+    """Numbers of channels of the three blocks; the picture is halved after each."""
     norm: Literal["none", "batch"] = "none"
     """Norm after every convolution."""
     start: Literal["torch", "he"] = "he"
-    """Initialisation of the convolutions: PyTorch's default, or He's."""
+    """Initial weights of the convolutions: PyTorch's own, or He's."""
     epochs: int = 30
     batch: int = 128
     lr: float = 1e-3

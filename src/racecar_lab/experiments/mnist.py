@@ -72,7 +72,7 @@ class MnistConfig(LongerConfig, LossConfig):
     test."""
     cost: float = 1.61
     """Time of a step of RR divided by that of a step of Std: in the paper, 5.675 s / 3.522 s per epoch. Std's longer
-    training has so many times more epochs in stage A."""
+    training has this many times as many epochs in stage A."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,7 +82,8 @@ class MnistConfig(LongerConfig, LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims about accuracy after fine-tuning, and about the likeness of rebuilt pictures."""
+    """Claims about RR's accuracy after fine-tuning, and about the likeness of the pictures that its reverse pass
+    rebuilds."""
     result = []
     for stage, data in (("AA", "on MNIST"), ("AB", "on blurred MNIST")):
         claim = Claim("", "test_accuracy", stage, "RR", "Std", where={"longer": False})

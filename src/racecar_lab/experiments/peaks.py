@@ -39,7 +39,7 @@ NETS = {
 }
 """Name of a network → its description."""
 TRAIN = 100
-"""Number of training pictures."""
+"""Number of training pictures; the others are for tests."""
 
 
 @dataclass(frozen=True, kw_only=True)

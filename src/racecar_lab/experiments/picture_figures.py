@@ -200,7 +200,7 @@ def name_row(axis: Axes, text: str, colour: str) -> None:
 
 
 def show_picture(axis: Axes, picture: Tensor, limits: tuple[float, float] | None = None) -> None:
-    """Draw a picture (H, W) in grey, from black to white between the limits; by default from 0 to its largest value."""
+    """Draw a picture (H, W) in grey, from black to white between the ``limits``; None: from 0 to its largest value."""
     low, high = limits or (0.0, float(picture.abs().max()) or 1.0)
     axis.imshow(picture.numpy(), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     axis.set_axis_off()

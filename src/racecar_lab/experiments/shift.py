@@ -45,7 +45,7 @@ class ShiftConfig(LossConfig):
     norm: Literal["none", "batch"] = "none"
     """Norm after every convolution."""
     start: Literal["torch", "he"] = "torch"
-    """Initialisation of the convolutions: PyTorch's default, or He's."""
+    """Initial weights of the convolutions: PyTorch's own, or He's."""
     images: int = 4000
     """Number of training pictures; 0: all."""
     depth: int = 3

@@ -37,7 +37,7 @@ SPREAD = 0.6
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Title → figure, one for each setting."""
+    """Title → figure of the AUROCs, one for each setting."""
     title = (
         "How well a score tells a shift: mean AUROC, 95 % interval (0.5: chance; below: known pictures score higher)"
     )
@@ -46,7 +46,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def values(runs: Sequence[Run]) -> dict[str, dict[tuple[str, str], list[float]]]:
-    """Variant → (shift, score) → AUROC of every seed; the autoencoder counts as a variant."""
+    """Variant → (shift, score) → the AUROC of every seed, with which the score tells shifted pictures from known ones.
+    The autoencoder counts as a variant."""
     nets = by_variant([run for run in runs if run.stage == "A"])
     if autoencoders := [run for run in runs if run.stage == "AE"]:
         nets["autoencoder"] = autoencoders

@@ -45,9 +45,9 @@ class SlicesConfig(LossConfig):
     epochs: int = 400
     batch: int = 512
     lr: float = 3e-3
-    """Learning rate of Adam."""
+    """Learning rate of the runs with Adam."""
     lr_sgd: float = guide(3e-2)
-    """Learning rate of SGD."""
+    """Learning rate of the runs with SGD."""
     schedule: Schedule = "cosine"
     grid: bool = guide(True)
     """True: run all ``SLICES`` with both optimisers; false: a single run, as fraction, every, optimiser and lr say."""
@@ -115,8 +115,8 @@ def claims(accuracy: float) -> tuple[Claim, ...]:
 
 
 class Slices(Experiment[S]):
-    """Trains six layers on a task of 12 bits, with reverse passes that see part of the batch or run in some of the
-    steps, and compares them with the exact one. Its subclasses train convolutions on pictures."""
+    """The experiment slices on a task of 12 bits: six dense layers, whose reverse pass sees part of the batch or runs
+    in some of the steps, compared with the exact one. Subclasses have convolutions on pictures."""
 
     name = "slices"
     Config: ClassVar[type[SlicesConfig]] = SlicesConfig

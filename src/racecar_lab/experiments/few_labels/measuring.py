@@ -25,7 +25,7 @@ for kernel launches."""
 
 @dataclass(frozen=True)
 class Pending:
-    """A trained net that waits to be measured on the new task."""
+    """A trained net that waits to be measured on the new task, together with others."""
 
     net: NewTask
     source_metrics: dict[str, float]
@@ -48,7 +48,7 @@ def measure_all(trained_nets: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iter
 
 
 def _prepare(config: FewLabelsConfig, trained: Trained) -> Pending:
-    """Measure a net on the source task and copy out of it all that the new task needs."""
+    """Measure a net on the source task, and copy all of it that the new task needs."""
     net, test = NewTask.of(config, trained), trained.task.test
     if net.task.valid is not None:
         return Pending(net, {})

@@ -17,8 +17,8 @@ from racecar_lab.training import rng
 
 @dataclass(frozen=True)
 class NewTask:
-    """A net without its classifier, and the new task on its device. All nets of a seed get the same labelled
-    pictures."""
+    """A trained net without its classifier, and the new task, both on one device. All nets of a seed get the same
+    labelled pictures."""
 
     config: FewLabelsConfig
     body: nn.Module
@@ -57,7 +57,8 @@ class NewTask:
 
 
 def probe_accuracies(nets: Sequence[NewTask]) -> list[dict[int, float]]:
-    """For each net, labels per class → mean accuracy of a linear probe over the draws."""
+    """For each net, number of labels per class → accuracy of a linear probe, mean over the random sets of labelled
+    pictures."""
     config = nets[0].config
     labelled, tests = zip(*(net.features() for net in nets), strict=True)
     results: list[dict[int, float]] = [{} for _ in nets]

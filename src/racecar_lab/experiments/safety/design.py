@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 from racecar_lab.config import Config, guide, guides
 
 Gradient = Literal["reverse", "weights", "both"]
-"""Tensors through which the reverse loss sends a gradient: of the reverse pass, of the weights, or both; from the
-cheapest to the dearest."""
+"""The part of a term of the reverse loss that its gradient reaches: the rebuilt d' ("reverse"), the weights alone
+("weights"), or d and d' ("both"); from the cheapest to the dearest."""
 Scale = Literal["relative", "ratio", "anchored", "mean", "sum"]
 Mode = Literal["full", "layerwise", "input"]
 Depth = Literal[3, 6, 12]
@@ -68,7 +68,8 @@ def name_of(setting: Setting) -> str:
 
 
 def covering(setting: Setting) -> list[Context]:
-    """The nine contexts of one setting, an orthogonal array: every pair of levels of depth, start and norm once.
+    """The nine contexts (depth, start, norm, learning rate) in which nets of one setting are trained: an orthogonal
+    array, with every pair of levels of depth, start and norm once.
 
     The array shifts from one λ of the grid to the next, so that three neighbours have all 27 triples. After three the
     learning rates are swapped, so that over the grid every loss has each of the 54 contexts.
@@ -123,13 +124,13 @@ class SafetyConfig(Config):
     gradient: Literal["none", Gradient] = "both"
     scale: Literal["none", Scale] = "relative"
     layers: Literal["all", "body"] = "all"
-    """Layers that have a reverse loss: "all", or "body", all but the classifier."""
+    """Layers that have a reverse loss: "all", or "body", which is all but the classifier."""
     weight: float = 0.1
     """λ that the net is trained with."""
     depth: Depth = 3
     """Number of convolutions in three blocks."""
     start: Start = "torch"
-    """Initial weights of the convolutions."""
+    """Initial weights of the convolutions: PyTorch's own, He's, or orthogonal ones."""
     norm: Norm = "none"
     """Norm after every convolution."""
     lr: float = 1e-3
@@ -142,7 +143,7 @@ class SafetyConfig(Config):
     draws: int = 3
     """Number of random sets of labelled pictures over which the accuracy of the probe is averaged."""
     l2: float = 1e-2
-    """Penalty of the probe, a ridge regression on features of mean squared length 1."""
+    """Penalty of the linear probe, a ridge regression on features of mean squared length 1."""
     tests: int = 2000
     """Number of test pictures of each task; 0: all."""
 

@@ -65,8 +65,8 @@ COLUMNS = ["loss", "place", *CONTEXT, "seed", "dead", "source", "probe"]
 
 
 def nets_of(runs: Iterable[Run]) -> Any:
-    """The nets of a map as a pandas frame with ``COLUMNS``, without those that were trained or measured in another way
-    than most.
+    """The nets of a safety map as a pandas frame with ``COLUMNS``, without those that were trained or measured in
+    another way than most.
 
     Plain nets have the loss "". "source" is the accuracy on the source's test pictures, "probe" that of the probe with
     10 labels; both are NaN where the loss was not finite.
@@ -174,10 +174,10 @@ def can_be_a_default(loss: str) -> bool:
 
 
 def ranked(gains: Any) -> list[Setting]:
-    """Settings in the order of rule 4, by which a default is chosen: the best, then the best of the others, and so on.
+    """Rank settings by rule 4, by which a default is chosen: the best, then the best of the others, and so on.
 
     Args:
-        gains: a pandas frame with a row for each setting, with the mean of its gain and the standard error, "error".
+        gains: a pandas frame with a row for each setting, with its mean gain, "mean", and the standard error, "error".
     """
     gains, order = gains.dropna(), []
     while len(gains):
