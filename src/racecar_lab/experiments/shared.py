@@ -60,7 +60,7 @@ def started(model: M, start: str = "torch") -> M:
 
 
 def refuse_depth(depth: int) -> None:
-    """Raise a ValueError unless so many convolutions make three equal blocks."""
+    """Raise a ValueError unless ``depth`` convolutions make three equal blocks, as 3, 6 or 9 do."""
     if depth < 3 or depth % 3:
         raise ValueError(f"depth must be 3, 6, 9 …, not {depth!r}: there are three blocks")
 

@@ -14,7 +14,7 @@ SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
 WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
 """Task → number of channels in each of the net's three blocks."""
 GROUPS = 4
-"""Number of groups of a group norm."""
+"""Number of groups of each group norm in a small net."""
 
 
 def pictures(task: str) -> tuple[int, int]:

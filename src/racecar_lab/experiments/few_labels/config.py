@@ -50,7 +50,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     fraction: float = SLICE
     weight: float = LossConfig.weight
     labels: tuple[int, ...] = (2, 10, 50, 250)
-    """Numbers of labelled pictures per class with which the new task is learned, one after the other."""
+    """Numbers of labelled pictures per class; the new task is learned with each of them by itself."""
     draws: int = 5
     """Number of random sets of labelled pictures over which the accuracy of the linear probe is averaged."""
     l2: float = 1e-3

@@ -85,8 +85,8 @@ def covering(setting: Setting) -> list[Context]:
 
 
 def settings_of(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
-    """The settings that a text stands for: "loss" for one at each of ``places``, "loss:λ" for the one with this λ
-    alone."""
+    """The settings that a text stands for: the loss "both:relative:full" for one at each of ``places``,
+    "both:relative:full:0.1" for the one with this λ alone."""
     loss, _, last = text.rpartition(":")
     if not last[:1].isdigit():
         loss, last = text, ""
@@ -139,7 +139,7 @@ class SafetyConfig(Config):
     epochs: int = 6
     batch: int = 64
     labels: tuple[int, ...] = (10, 50)
-    """Numbers of labelled pictures per class with which the new task is learned, one after the other."""
+    """Numbers of labelled pictures per class; the new task is learned with each of them by itself."""
     draws: int = 3
     """Number of random sets of labelled pictures over which the accuracy of the probe is averaged."""
     l2: float = 1e-2

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COLUMNS = {"low": "input", "high": "output", "truth": "target", "rebuilt": "rebuilt input"}
 """Name of a run's array of pictures → title of its column in the figure."""
 FRAMES = 2
-"""Number of frames that the figure shows for every variant."""
+"""Largest number of frames that the figure of pictures shows for every variant."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:

@@ -124,7 +124,8 @@ def config_of(run: Run) -> SmokeConfig:
 
 
 def draw_frames(rows: dict[str, tuple[Tensor, ...]]) -> list[Any]:
-    """Pillow images of all frames: a row for each variant, a title above each picture."""
+    """Draw all frames of a film as Pillow images: a row of pictures for each variant, with a title above each. ``rows``
+    has input, output and rebuilt input (N, 1, …) by variant."""
     image, draw = need("PIL.Image", "inspect"), need("PIL.ImageDraw", "inspect")
     size = GAP + (SIDE + GAP) * len(COLUMNS), (HEAD + SIDE + GAP) * len(rows)
     frames = []

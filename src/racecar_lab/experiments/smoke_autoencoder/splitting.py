@@ -15,13 +15,13 @@ from racecar_lab.experiments.smoke.splitting import evenly_spaced
 from racecar_lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
 
 VIEWS = {"train": (0, 1, 2), "valid": (3,), "test": (4,)}
-"""Set of pictures → numbers of the cameras from whose views of the real plume it has frames."""
+"""Training, validation and test set → numbers of the cameras from whose views of the real plume it has frames."""
 EARLY = 2 / 3
 """Share of the real plume's frames, from the first one on, that is trained on. Test frames are later ones, from another
 camera."""
 BLOCKS = {"train": (0.0, 0.5), "valid": (0.5, 0.7), "test": (0.7, 1.0)}
-"""Set of pictures → where its block of the photographs begins and ends, as shares of their number. The blocks are
-contiguous, as neighbours may be crops of one picture."""
+"""Training, validation and test set → where its block of the photographs begins and ends, as shares of their number.
+The blocks are contiguous, as neighbours may be crops of one picture."""
 
 
 def real_tasks(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]:

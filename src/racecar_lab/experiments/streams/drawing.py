@@ -20,11 +20,11 @@ class DrawnTask(NamedTuple):
     chosen: Tensor
     """Indices of the task's training pictures in the training pool, (P,)."""
     y: Tensor
-    """Labels of the training pictures, (P,)."""
+    """Labels of the task's training pictures, (P,)."""
     tests: Tensor
     """Indices of the task's test pictures in the test pool, (T,); T is 0 for tasks without test pictures."""
     test_y: Tensor
-    """Labels of the test pictures, (T,)."""
+    """Labels of the task's test pictures, (T,)."""
     pixels: Tensor | None = None
     """Permutation of the pixels, (D,): for every pixel the one that it is taken from. None: no permutation."""
 

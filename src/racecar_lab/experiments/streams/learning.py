@@ -19,7 +19,7 @@ LOOKS = 10
 """Largest number of tasks after which units and weights are measured; they are evenly spaced and end with the last
 task."""
 UNIT_SAMPLES = 256
-"""Largest number of training samples on which the units of a net are measured."""
+"""Largest number of training samples on which the units of a net are measured, such as the share of dead ones."""
 AT_ONCE = 250
 """Number of test pictures of each net that are classified at once."""
 
@@ -136,7 +136,8 @@ class Learning:
 
     @property
     def step_s(self) -> float:
-        """Seconds that a step of all nets takes; 0 if there was only one pass, as the first one is not timed."""
+        """Mean time in seconds of a training step of all nets together; 0 if there was only one pass, as the first one
+        is not timed."""
         return self.seconds / self.timed if self.timed else 0.0
 
     def finite(self) -> list[bool]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 LOSS, FIRST = 0.03, 0.02
-"""Largest accuracies that a λ may lose to count as one that transfers: over the second half of the tasks, and on the
-first task."""
+"""Largest losses of accuracy with which one λ for all streams still counts as transferring: over the second half of the
+tasks, and on the first task."""
 FORMS = {"linear": "λ as it is", "linear by ratio": "by the ratio of gradient norms", "linear decoupled": "decoupled"}
 """Name of a method that is "linear" with λ applied in some way → this way in words."""
 
