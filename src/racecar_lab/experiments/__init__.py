@@ -1,4 +1,4 @@
-"""All experiments by name. Each has a file or a folder of its own."""
+"""All built-in experiments by name. Each has a file or a folder of its own."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ OURS: tuple[Experiment[Any], ...] = (
     Sequences(), Streams(),
 )  # fmt: skip
 EXPERIMENTS: dict[str, Experiment[Any]] = {entry.name: entry for entry in (*PAPER, *OURS)}
-"""Name → experiment: those of the paper in its order, then ours."""
+"""Name → built-in experiment: those of the paper in its order, then ours."""
 
 
 def experiment(name: str) -> Experiment[Any]:
-    """The built-in experiment with this name, or a user's experiment, written as package.module:CLASS."""
+    """Return the built-in experiment with this name, or a user's experiment, written as package.module:CLASS."""
     if ":" in name:
         return own_experiment(name, reserved=EXPERIMENTS)
     if name not in EXPERIMENTS:
@@ -52,5 +52,6 @@ def experiment(name: str) -> Experiment[Any]:
 
 
 def experiments(added: Iterable[str] = ()) -> dict[str, Experiment[Any]]:
-    """All built-in experiments by name, and the added ones of a user, each written as package.module:CLASS."""
+    """Return all built-in experiments by name, and the ``added`` ones of a user, each written as
+    package.module:CLASS."""
     return EXPERIMENTS | {entry.name: entry for entry in map(experiment, added)}

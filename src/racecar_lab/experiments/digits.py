@@ -22,21 +22,23 @@ from racecar_lab.training.loss_config import PAPER
 from racecar_lab.training.recipe import Recipe
 
 LPIPS = "lpips_alexnet"
-"""Metric that compares singular vectors with digits."""
+"""Name of the metric by which singular vectors are compared with the two digits; a smaller value means more alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DigitsConfig(Config):
     epochs: int = 2000
-    """Twice the paper's 1000. The authors' code applies the softmax twice, so that its classification loss hardly
-    changes the weights, and the reverse loss alone trains them. Otherwise half the pairs need longer."""
+    """Number of epochs, twice the paper's 1000, which are too few here for half of the pairs of digits. (The authors'
+    code applies the softmax twice, so that its classification loss hardly changes the weights, and the reverse loss
+    alone trains them.)"""
     lr: float = 1e-4
     weight: float = 1e-5
-    """The authors' λ, the factor on half the squared error, summed over the batch, of pixels 0–255."""
+    """λ of the reverse loss, as in the authors' code: the factor on half the squared error, summed over the batch, of
+    pixels 0–255."""
     beta: float = 0.1
-    """The authors' β of SRIP."""
+    """Weight β of the variant Ort's penalty, SRIP, as in the authors' code."""
     shipped: bool = False
-    """Draw the pair from the forty digits that come with racecar, instead of all of MNIST."""
+    """True: draw the pair of digits from the forty that come with racecar, instead of all of MNIST."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +81,8 @@ class Digits(Experiment[DigitsConfig]):
         return () if config.shipped else (MNIST,)
 
     def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """One task: a random pair of different digits, with pixels 0–255."""
+        """The one task "A": two MNIST pictures of different digits, drawn by the seed, with pixels 0–255. They are both
+        the training and the test set."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")
         order = torch.randperm(len(labels), generator=rng.generator("digits", seed))
         second = next(i for i in order if labels[i] != labels[order[0]])
@@ -94,7 +97,7 @@ class Digits(Experiment[DigitsConfig]):
         return weight_of(variant, config.weight / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
 
     def reverse(self, config: DigitsConfig) -> Mapping[str, Any]:
-        """Options of the paper's own reverse loss."""
+        """Arguments of ``Racecar``: the paper's own reverse loss."""
         return PAPER
 
     def orthogonality(self, config: DigitsConfig) -> dict[str, Any]:
@@ -110,5 +113,5 @@ class Digits(Experiment[DigitsConfig]):
 
 
 def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
-    """Both digits as the reverse pass rebuilds them, recorded during training."""
+    """Return both digits as the reverse pass rebuilds them. The trainer calls this at several moments of a training."""
     return {"rebuilt": rebuilt(model, task.train.x)}

@@ -22,15 +22,16 @@ from racecar_lab.training import rng
 from racecar_lab.training.loss_config import LossConfig
 
 WIDTHS = (12, 10, 7, 5, 4, 3, 2)
-"""Features of the input and of every layer."""
+"""Number of input bits, then number of units of each of the six layers."""
 TRAIN = 3277
-"""Number of training patterns."""
+"""Number of training patterns; the others are for tests."""
 BINS = 30
-"""Bins of an activation, for mutual information."""
+"""Number of bins into which an activation is sorted to estimate mutual information."""
 FAILED = 0.75
-"""Test accuracy below which a net counts as failed: accuracies on swapped labels have two modes."""
+"""Test accuracy on swapped labels below which a net counts as failed. The accuracies of nets have two modes, and this
+lies between them."""
 SWEEP = (5, 10, 20, 30, 50, 100)
-"""Numbers of bins that are compared."""
+"""Numbers of bins with which mutual information is estimated once more, to see how much it depends on them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +39,13 @@ class InformationConfig(LossConfig):
     unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "weight": 0.1}
     epochs: int = 400
     finetune: int = 200
-    """Number of epochs of the stages without regulariser."""
+    """Number of epochs of fine-tuning, in the stages AA and AB, which have no regulariser."""
     lr: float = 3e-3
     batch: int = 512
     weight: float = LossConfig.weight
     source: Literal["sphere", "var_u"] = "sphere"
-    """Source of the data: "sphere", made from the task's rule, or "var_u", the well-known file that --data names."""
+    """Origin of the data: "sphere", made from the task's rule, or "var_u", the well-known file var_u.mat, from the
+    folder or file that --data names."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,7 +54,8 @@ class InformationConfig(LossConfig):
 
 
 def _fails(better: str, than: str) -> Claim:
-    """Claim that one variant fails on swapped labels less often than another."""
+    """Make the claim that the variant ``better`` fails on swapped labels (stage AB) less often than the variant
+    ``than``."""
     text = f"{better} fails on swapped labels less often than {than}"
     return Claim(text, "test_accuracy", "AB", better, than, fails_below=FAILED)
 
@@ -101,7 +104,8 @@ class Information(Experiment[InformationConfig]):
     )
 
     def configs(self, config: InformationConfig, folder: Path | None) -> Sequence[InformationConfig]:
-        """The configuration; if --data is a file, var_u.mat, that file is the source."""
+        """Return the one configuration; if ``folder`` is a file, which must be var_u.mat, it becomes the source of the
+        data."""
         return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
 
     def fingerprint(self, config: InformationConfig, folder: Path | None) -> str:
@@ -116,7 +120,8 @@ class Information(Experiment[InformationConfig]):
         return (INFORMATION,) if config.source == "var_u" else ()
 
     def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the task; B: the same with swapped labels. The split depends on the seed."""
+        """Two tasks, "A": the rule on 12 bits; "B": the same patterns with swapped labels. The seed splits the patterns
+        into training and test set."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
         order = torch.randperm(len(y), generator=rng.generator("information", seed))
         valid, train, test = order.tensor_split((round(config.valid * TRAIN), TRAIN))
@@ -144,7 +149,7 @@ class Information(Experiment[InformationConfig]):
         return weight_of(variant, config.weight, Pre=20.0)
 
     def reverse(self, config: InformationConfig) -> Mapping[str, Any]:
-        """Options of the reverse loss, which weighs all layers alike."""
+        """Arguments of ``Racecar``: the reverse loss weighs all layers alike."""
         return config.loss
 
     def measure(self, config: InformationConfig, trained: Trained) -> Measured:
@@ -173,7 +178,8 @@ class Information(Experiment[InformationConfig]):
 
 
 def bit_count_accuracy(task: Task) -> float:
-    """Test accuracy of a rule that needs no network: the best threshold on the number of ones in the training set."""
+    """Test accuracy of a rule that needs no network: a threshold on the number of ones in a pattern, the best one for
+    the training set."""
     count, truth = task.train.x.sum(1), task.train.y
     guesses = [(limit, flip) for limit in range(14) for flip in (False, True)]
 

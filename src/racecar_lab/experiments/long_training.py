@@ -27,12 +27,13 @@ SHIFT = 4
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 JUDGED = {"test_accuracy": "accuracy", "test_nll": "likelihood", "test_ece": "calibration"}
-"""Metric → its name in claims; lower is better for the last two."""
+"""Name of a metric → its name in claims; lower is better for the last two."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LongTrainingConfig(LongerConfig, LossConfig):
-    """All variants share the recipe; a search chooses learning rate, λ and weight decay."""
+    """Settings of long-training. All variants share the recipe (augmentation, optimiser, schedule); a search chooses
+    learning rate, λ and weight decay."""
 
     stackable = (*LossConfig.stackable, "start")
     images: int = 0
@@ -40,11 +41,11 @@ class LongTrainingConfig(LongerConfig, LossConfig):
     depth: int = 6
     """Number of convolutions, in three blocks: 3, 6, 9 …"""
     widths: tuple[int, ...] = (64, 128, 256)
-    """Channels of the three blocks; the picture is halved after each."""
+    """Numbers of channels of the three blocks; the picture is halved after each."""
     norm: Literal["none", "batch"] = "none"
-    """Normalisation after every convolution."""
+    """Norm after every convolution."""
     start: Literal["torch", "he"] = "he"
-    """Initialisation of the convolutions: PyTorch's default, or He's."""
+    """Initial weights of the convolutions: PyTorch's own, or He's."""
     epochs: int = 30
     batch: int = 128
     lr: float = 1e-3
@@ -67,7 +68,8 @@ class LongTrainingConfig(LongerConfig, LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims about nets without norm; every depth is judged separately."""
+    """Claims that RR and lRR without norm beat other nets in accuracy, likelihood and calibration; every depth is
+    judged separately."""
     comparisons: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         ("Without norm RR beats Std", "RR", "Std", {}),
         ("Without norm lRR beats Std", "lRR", "Std", {}),
@@ -112,14 +114,16 @@ class LongTraining(Experiment[LongTrainingConfig]):
     )
 
     def configs(self, config: LongTrainingConfig, folder: Path | None) -> Sequence[LongTrainingConfig]:
-        """Nets without norm also have a longer training; the net with batch norm is only a reference, and has none."""
+        """The configurations to run: nets without norm also have a longer training of Std; the net with batch norm is
+        only a reference, and has none."""
         return with_longer(config) if config.norm == "none" else [config]
 
     def sources(self, config: LongTrainingConfig) -> tuple[Source, ...]:
         return (self.source,)
 
     def data(self, config: LongTrainingConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """One task. In a search, a share ``valid`` of the training files replaces the unopened test files."""
+        """One task, "A": CIFAR-10. In a search, a share ``valid`` of the training files takes the place of the test
+        files, which are not opened."""
         x, y = self.source.load(folder, "train")
         order = torch.randperm(len(y), generator=rng.generator(self.name, seed))
         valid, train = order.tensor_split([round(config.valid * len(y))])
@@ -135,14 +139,14 @@ class LongTraining(Experiment[LongTrainingConfig]):
         return three_blocks(config.widths, config.depth, norm=config.norm == "batch", start=config.start)
 
     def stages(self, config: LongTrainingConfig) -> tuple[Stage, ...]:
-        """One stage; only Std has the longer training."""
+        """One stage, "A". If ``config.longer``, it has more epochs, and only Std is trained."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def weight(self, config: LongTrainingConfig, variant: str) -> float:
         return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: LongTrainingConfig) -> dict[str, Any]:
-        """The reverse loss compares all convolutions, and leaves out the classifier."""
+        """Arguments of ``Racecar``: the reverse loss compares all convolutions, and leaves out the classifier."""
         return {**config.loss, "weight": {"features*": 1.0}}
 
     def recipe(self, config: LongTrainingConfig, stage: Stage) -> Recipe:

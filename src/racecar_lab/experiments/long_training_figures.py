@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 ROW, EDGE = 0.3, 0.65
-"""Inches: height of a row, which its text needs; margin around a panel."""
+"""Height in inches of a row, which its text needs, and of the margin around a panel."""
 SHOWN_TOGETHER = ("longer", "norm", "depth", "weight", *LOSS)
-"""Fields whose values one figure shows side by side."""
+"""Fields of the configuration whose values one figure shows side by side; all other settings have figures of their
+own."""
 KINDS: dict[str, tuple[str, object]] = {"batch norm": ("norm", "batch"), "longer": ("longer", True)}
-"""Suffix of a row's name → the field and value that it stands for."""
+"""Suffix of a row's name, as "longer" in "Std, longer" → the field of the configuration and the value that it stands
+for."""
 
 
 class Chart(NamedTuple):
-    """Title and axis of a metric's figure, and the factor on its values."""
+    """The figure of a metric: its title, the label of its axis, and the factor on its values, such as 100 for per
+    cent."""
 
     title: str
     axis: str
@@ -41,7 +44,7 @@ CHARTS = {
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Title → figure, one for each metric and setting."""
+    """Title → figure, one for each metric and setting: accuracy, likelihood and calibration of every net."""
     figures = {}
     for setting, members in by_setting(chosen(runs), but=SHOWN_TOGETHER).items():
         for metric, chart in CHARTS.items():
@@ -54,7 +57,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 @styled
 def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
-    """A panel for each depth, a row for each kind of net. Dead nets are counted in the row's label, and not drawn."""
+    """Draw a metric: a panel for each depth, a row for each kind of net with all its runs, their mean and its 95 %
+    interval. Dead nets are counted in the row's label, and not drawn."""
     depths = sorted(collect((run.config["depth"], run) for run in runs).items())
     panels = {depth: rows_of(members, KINDS) for depth, members in depths}
     heights = [EDGE + ROW * len(rows) for rows in panels.values()]
@@ -77,7 +81,7 @@ def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
 
 
 def _row(axis: Axes, y: int, values: Sequence[float], variant: str) -> None:
-    """Draw the values of one row, and their mean with its interval."""
+    """Draw one row of a panel, at height ``y``: a dot for each value, their mean and its 95 % interval."""
     result, style = estimate(values), look(variant)
     if result is None:
         return
@@ -87,6 +91,6 @@ def _row(axis: Axes, y: int, values: Sequence[float], variant: str) -> None:
 
 
 def _label(name: str, runs: Sequence[Run]) -> str:
-    """Name of a row, with the number of its dead nets."""
+    """Label of a row: its name, with the number of dead nets if there are any."""
     dead = sum(run.dead for run in runs)
     return f"{name} ({dead} of {len(runs)} dead)" if dead else name

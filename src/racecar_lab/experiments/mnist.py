@@ -39,9 +39,10 @@ from racecar_lab.training.loss_config import LossConfig
 HELD_OUT = 1 / 12
 """Share of the training set, its first 5000 pictures, that no run trains on and only a search looks at."""
 BATCH = 1000
-"""Number of test pictures in a batch of the reverse pass."""
+"""Number of test pictures that go through the reverse pass at once."""
 LAYOUT = (20, "M", 40, "M", 60, "M")
-"""Channels of the convolutions, and pooling ("M"). The sizes are ours: the paper's table is missing in our copy."""
+"""Layers of the net: the number of channels of each convolution, and "M" for pooling. The sizes are ours: the paper's
+table is missing in our copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +58,7 @@ class MnistConfig(LongerConfig, LossConfig):
     unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "shipped": False}
     epochs: int = 10
     finetune: int = 10
-    """Number of epochs of the stages without regulariser."""
+    """Number of epochs of fine-tuning, in the stages AA and AB, which have no regulariser."""
     lr: float = 1e-3
     batch: int = 256
     schedule: Schedule = "cosine"
@@ -65,11 +66,13 @@ class MnistConfig(LongerConfig, LossConfig):
     norm: bool = False
     """True for batch norm after every convolution."""
     share: float = 1.0
-    """Share of the pictures, from the first one on, to train and test on."""
+    """Share of the pictures, from the first one on, that is used to train and to test."""
     shipped: bool = False
-    """Use the forty digits that come with racecar instead of MNIST: of each digit three to train on, one to test."""
+    """True: use the forty digits that come with racecar instead of MNIST; of each digit three to train on, one to
+    test."""
     cost: float = 1.61
-    """Time of a step of RR divided by that of Std: in the paper, 5.675 s / 3.522 s. Std's stage A is trained longer."""
+    """Time of a step of RR divided by that of a step of Std: in the paper, 5.675 s / 3.522 s per epoch. Std's longer
+    training has this many times as many epochs in stage A."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,7 +82,8 @@ class MnistConfig(LongerConfig, LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims about accuracy after fine-tuning, and about the likeness of rebuilt pictures."""
+    """Claims about RR's accuracy after fine-tuning, and about the likeness of the pictures that its reverse pass
+    rebuilds."""
     result = []
     for stage, data in (("AA", "on MNIST"), ("AB", "on blurred MNIST")):
         claim = Claim("", "test_accuracy", stage, "RR", "Std", where={"longer": False})
@@ -154,7 +158,7 @@ class Mnist(Experiment[MnistConfig]):
         return () if config.shipped else (self.source,)
 
     def data(self, config: MnistConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: MNIST; B: the same pictures, blurred. The data do not depend on the seed."""
+        """Two tasks, "A": MNIST; "B": the same pictures, blurred by motion. The data do not depend on the seed."""
         sharp, blurred = pictures(folder, config.share, config.shipped)
         count = len(sharp[0])
         held_out = round((config.valid or HELD_OUT) * count)
@@ -171,8 +175,9 @@ class Mnist(Experiment[MnistConfig]):
         return started(vgg(LAYOUT, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
 
     def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
-        """A, AA, AB and B, which the paper calls mni, MNI, n-MNI and n-MNI from scratch. Only Std has B and the longer
-        training, which leaves out B."""
+        """The stages: A with the regulariser, AA (MNIST) and AB (blurred) that continue from it without, and B, blurred
+        from scratch. The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Only Std has B, and only Std has the
+        longer training, which leaves out B."""
         variants, epochs = (("Std",), config.long_epochs) if config.longer else (None, None)
         after: dict[str, Any] = {"after": "A", "regularised": False, "epochs": config.finetune, "variants": variants}
         stages = (Stage("A", epochs=epochs, variants=variants), Stage("AA", **after), Stage("AB", task="B", **after))
@@ -182,8 +187,8 @@ class Mnist(Experiment[MnistConfig]):
         return weight_of(variant, config.weight, Pre=3.0, Drop=0.5)
 
     def reverse(self, config: MnistConfig) -> dict[str, Any]:
-        """The reverse loss compares the three convolutions, not the linear layers. A ReLU keeps rebuilt
-        pixels from being negative."""
+        """Arguments of ``Racecar``: the reverse loss compares the three convolutions, not the linear layers. A ReLU
+        keeps rebuilt pixels from being negative."""
         return {
             **config.loss,
             "weight": {"features*": 1.0},
@@ -191,7 +196,8 @@ class Mnist(Experiment[MnistConfig]):
         }
 
     def measure(self, config: MnistConfig, trained: Trained) -> Measured:
-        """Accuracy, reverse loss and likeness of rebuilt pictures, on the test set (in a search: held-out pictures)."""
+        """Accuracy, reverse loss, and likeness of rebuilt pictures to the true ones, on the test set (in a search: on
+        held-out pictures)."""
         model, task = trained.model, trained.task
         name, split = task.evaluated
         rebuilt, reverse_loss = run_back(model, split.x, {**self.reverse(config), "scale": "relative"})
@@ -211,11 +217,12 @@ class Mnist(Experiment[MnistConfig]):
 
 @lru_cache(maxsize=1)
 def pictures(folder: Path | None, share: float, shipped: bool) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
-    """Training and test set with pixels in [0, 1], sharp and blurred; cached, since blurring takes seconds.
+    """Training and test set with pixels in [0, 1], sharp and blurred by motion; cached, since blurring takes seconds.
 
     Args:
-        share: of the pictures, from the first one on.
-        shipped: use the digits that come with racecar.
+        folder: the data folder.
+        share: share of the pictures that is used, from the first one on.
+        shipped: True for the digits that come with racecar instead of MNIST.
     """
     sharp = []
     for x, y in _shipped() if shipped else (Mnist.source.load(folder, name) for name in ("train", "test")):
@@ -226,14 +233,16 @@ def pictures(folder: Path | None, share: float, shipped: bool) -> tuple[tuple[Sp
 
 
 def _shipped() -> tuple[Samples, Samples]:
-    """The digits that come with racecar: three of each of the ten to train on, and the fourth to test on."""
+    """Training and test set of the forty digits that come with racecar: of each of the ten digits three pictures to
+    train on, and the fourth to test on."""
     x, y = digits.load()
     train = torch.arange(40).view(10, 4)[:, :3].T.flatten()
     return (x[train], y[train]), (x[3::4], y[3::4])
 
 
 def likeness(x: Tensor, rebuilt: Tensor) -> dict[str, float]:
-    """Mean SSIM of pictures x (N, 1, H, W) in [0, 1] and rebuilt pictures (N, 1, H, W), clamped to [0, 1].
+    """Mean SSIM of pictures x (N, 1, H, W) in [0, 1] and rebuilt pictures (N, 1, H, W), clamped to [0, 1]: "ssim" as
+    they are, and "ssim_scaled".
 
     For "ssim_scaled" each rebuilt picture is first multiplied by the factor that fits x best, in favour of nets that
     never learned the brightness.

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 DASHES = ("-", "--", ":", "-.")
-"""Line styles of one variant's λs, if there are several."""
+"""Line styles by which the runs of one variant with different λ are told apart."""
 STAGES = ("A", "AA", "AB")
-"""The stage with regulariser, and the stages that continue from it."""
+"""Stages that figures show: A with the regulariser, and AA and AB, which continue from it without."""
 
 
 def information_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figures of information: accuracies, information planes of every stage, and the effect of the bins."""
+    """Title → figure of the experiment information: accuracies, information planes of every stage, and the effect of
+    the number of bins."""
     figures = {}
     for setting, members in by_setting(chosen(runs)).items():
         planes = collect((run.stage, run) for run in members if "plane" in run.tables)
@@ -41,7 +42,8 @@ def information_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def chosen(runs: Sequence[Run]) -> list[Run]:
-    """Runs with the λ that a search chose, if there was one: the runs of a sweep are left out."""
+    """Leave out the runs of a sweep over λ: return those with the λ that a search chose, and those for which none was
+    searched."""
     return [run for run in runs if run.record.get("tuned", {}).get("weight", run.weight) == run.weight]
 
 
@@ -66,12 +68,13 @@ def rows_of(runs: Sequence[Run], kinds: Mapping[str, tuple[str, object]]) -> dic
 
 
 def having(runs: Sequence[Run], array: str) -> list[Run]:
-    """Runs whose record has this array."""
+    """The runs whose records have the array with this name."""
     return [run for run in runs if array in run.arrays]
 
 
 def look_of(name: str, names: Iterable[str]) -> dict[str, Any]:
-    """Matplotlib style for a name from ``by_variant``: colour and marker of the variant, line of λ."""
+    """Matplotlib style of a line: colour and marker of its variant, and a line style by which its λ is told from
+    others. ``name`` is one of ``names``, all as ``by_variant`` makes them."""
     variant = name.split()[0]
     alike = [other for other in names if other.split()[0] == variant]
     return {**look(variant), "linestyle": DASHES[alike.index(name) % len(DASHES)]}
@@ -79,8 +82,8 @@ def look_of(name: str, names: Iterable[str]) -> dict[str, Any]:
 
 @styled
 def plane_figure(runs: Sequence[Run]) -> Figure:
-    """Information plane after one stage: I(X;D) and I(D;Y) of every layer, mean over seeds. The first variant's layers
-    have labels."""
+    """Draw the information plane after one stage: I(X;D) and I(D;Y) of every layer, mean over seeds. The first
+    variant's layers have labels."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.6))
     groups, ranges = by_variant(runs), []
     for name, members in groups.items():
@@ -102,8 +105,8 @@ def plane_figure(runs: Sequence[Run]) -> Figure:
 
 
 def accuracy_figure(runs: Sequence[Run]) -> Figure:
-    """Test accuracy of every stage and variant, a dot for each seed. Grey: Std trained on B from scratch, all seeds and
-    their mean. Dotted: the rule that only counts ones."""
+    """Draw test accuracy for every stage and variant, a dot for each seed. Grey: Std trained on task B from scratch,
+    all seeds and their mean. Dotted: the rule that only counts the ones of an input."""
     groups = gather(runs)
     stages = [stage for stage in STAGES if any(group.stage == stage for group in groups)]
     figure = runs_figure(groups, [(stage, "test_accuracy") for stage in stages or ["B"]], {})
@@ -126,7 +129,7 @@ def accuracy_figure(runs: Sequence[Run]) -> Figure:
 
 
 def accuracy_title(runs: Sequence[Run]) -> str:
-    """Title of ``accuracy_figure``, which explains its grey and dotted lines."""
+    """Title of the figure of test accuracies, which explains its grey and dotted lines if it has them."""
     scratch, counts = scratch_and_counts(runs)
     title = "Accuracy of every stage: every run, with the mean and its 95 % interval"
     title += "; grey: Std from scratch on the new task" if scratch else ""
@@ -134,7 +137,7 @@ def accuracy_title(runs: Sequence[Run]) -> str:
 
 
 def scratch_and_counts(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
-    """Test accuracies of nets trained only on B, and of the rule that only counts ones."""
+    """Test accuracies of nets trained only on task B, and of the rule that only counts the ones of an input."""
     finished = [run for run in runs if run.finished]
     scratch = [run.metrics["test_accuracy"] for run in finished if run.stage == "B"]
     return scratch, [run.metrics["bit_count"] for run in finished if "bit_count" in run.metrics]
@@ -142,7 +145,8 @@ def scratch_and_counts(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
 
 @styled
 def sweep_figure(runs: Sequence[Run]) -> Figure:
-    """Mean I(X;D) of the hidden layers after stage A over the number of bins; a change is an effect of the binning."""
+    """Draw the mean I(X;D) of the hidden layers after stage A over the number of bins; a change is an effect of the
+    binning."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.0))
     groups, ranges = by_variant([run for run in runs if run.stage == "A"]), []
     for name, members in groups.items():

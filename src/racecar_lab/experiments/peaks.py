@@ -37,9 +37,9 @@ NETS = {
     "norm": "one layer with batch norm and ReLU, 784-2",
     "two": "two layers with batch norm and ReLU, 784-128-2",
 }
-"""Network → its description."""
+"""Name of a network → its description."""
 TRAIN = 100
-"""Number of training pictures."""
+"""Number of training pictures; the others are for tests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +47,12 @@ class PeaksConfig(Config):
     epochs: int = 5000
     lr: float = 1e-4
     nets: tuple[str, ...] = tuple(NETS)
-    """Networks, each in runs of its own."""
+    """Names of the networks to train, each in runs of its own."""
     weight: float = 1e-6
-    """The authors' λ, the factor on half the squared error, summed over the batch, of pixels 0–255."""
+    """λ of the reverse loss, as in the authors' code: the factor on half the squared error, summed over the batch, of
+    pixels 0–255."""
     beta: float = 0.1
-    """The authors' β of SRIP."""
+    """Weight β of the variant Ort's penalty, SRIP, as in the authors' code."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +116,7 @@ class Peaks(Experiment[PeaksConfig]):
         return weight_of(variant, config.weight / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
 
     def reverse(self, config: PeaksConfig) -> Mapping[str, Any]:
-        """Options of the paper's own reverse loss."""
+        """Arguments of ``Racecar``: the paper's own reverse loss."""
         return PAPER
 
     def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
@@ -132,5 +133,6 @@ class Peaks(Experiment[PeaksConfig]):
 
 
 def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
-    """The first two pictures as the reverse pass rebuilds them, recorded during training."""
+    """Return the first two pictures as the reverse pass rebuilds them. The trainer calls this at several moments of a
+    training."""
     return {"rebuilt": rebuilt(model, task.train.x)[:2]}

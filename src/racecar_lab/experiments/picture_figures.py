@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 ACROSS = 8
-"""Largest number of pictures in a row."""
+"""Largest number of pictures in a row of a figure."""
 LOOKS = 5
-"""Number of moments of a training that are shown."""
+"""Number of moments of a training from which a figure shows rebuilt pictures."""
 
 
 def digits_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figures of digits: singular vectors, and the first digit as the reverse pass rebuilds it."""
+    """Title → figure of the experiment digits: singular vectors, and the first digit as the reverse pass rebuilds
+    it."""
     figures = {}
     for setting, members in by_setting(runs).items():
         if having_vectors := having(members, "vectors"):
@@ -42,10 +43,12 @@ def digits_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def peaks_figures(runs: Sequence[Run], nets: Mapping[str, str]) -> dict[str, Figure]:
-    """The figures of peaks, for each network: singular vectors, and a picture as the reverse pass rebuilds it.
+    """Title → figure of the experiment peaks, for each network: singular vectors, and a picture as the reverse pass
+    rebuilds it.
 
     Args:
-        nets: network → its description.
+        runs: runs of all networks.
+        nets: name of a network → its description.
     """
     figures = {}
     for net, description in nets.items():
@@ -61,7 +64,7 @@ def peaks_figures(runs: Sequence[Run], nets: Mapping[str, str]) -> dict[str, Fig
 
 
 def mnist_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figures of mnist: pictures as the reverse pass rebuilds them, and accuracies."""
+    """Title → figure of the experiment mnist: pictures as the reverse pass rebuilds them, and accuracies."""
     figures = {}
     for setting, members in by_setting(chosen(runs)).items():
         if pictured := having(members, "rebuilt"):
@@ -73,8 +76,9 @@ def mnist_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 @styled
 def vectors_figure(runs: Sequence[Run], features_name: str, seeds: int = 2, count: int = 4) -> Figure:
-    """For each seed the features, and below them for each variant the singular vectors that carry most of the data.
-    If there are few vectors, seeds are shown next to each other.
+    """Draw for each seed the features, pictures that the first layer should have learned, and below them for each
+    variant the singular vectors of that layer that carry most of the data. If there are few vectors, seeds are shown
+    next to each other.
 
     Args:
         runs: with the arrays "vectors", "shares" and "features".
@@ -118,8 +122,8 @@ def vectors_figure(runs: Sequence[Run], features_name: str, seeds: int = 2, coun
 
 @styled
 def strip_figure(runs: Sequence[Run], truth: Mapping[int, Tensor]) -> Figure:
-    """A picture, and next to it the picture that the reverse pass rebuilds, from the start of training to its end. The
-    seed is the first one that most variants have.
+    """Draw for each variant a picture, and next to it the picture that the reverse pass rebuilds, from the start of
+    training to its end. The seed is the first one that most variants have.
 
     Args:
         runs: with the array "rebuilt", pictures at each moment.
@@ -147,14 +151,16 @@ def strip_figure(runs: Sequence[Run], truth: Mapping[int, Tensor]) -> Figure:
 
 
 def _moments(shown: Sequence[int], moments: int) -> list[str]:
-    """Titles of moments: "start", "end", and between them the share of the training that is done."""
+    """Titles of the moments of a training that are shown, given by their indices: "start" for the first one, "end" for
+    the last of all ``moments``, and between them the share of the training that is done."""
     names = {0: "start", moments - 1: "end"}
     return [names.get(moment, f"{100 * moment / max(1, moments - 1):.0f} %") for moment in shown]
 
 
 @styled
 def rebuilt_figure(runs: Sequence[Run]) -> Figure:
-    """A row of pictures d1, and for each variant a row of the rebuilt pictures, of the seed that most variants have."""
+    """Draw a row of inputs d1, and for each variant a row of the inputs as the reverse pass rebuilds them, from one
+    seed, the one that most variants have."""
     groups = of_one_seed(runs)
     truth = next(run.arrays["d1"] for run in groups.values() if "d1" in run.arrays)[:ACROSS]
     rows = [("d1", "black", truth)]
@@ -169,7 +175,7 @@ def rebuilt_figure(runs: Sequence[Run]) -> Figure:
 
 
 def _mean_ssim(runs: Sequence[Run]) -> str:
-    """SSIM of pictures and rebuilt pictures for each variant, mean over all seeds, in words."""
+    """Text with each variant's SSIM of true and rebuilt pictures, mean over all seeds; empty if it was not measured."""
     known = {
         name: [run.metrics["ssim"] for run in members if run.metrics.get("ssim") is not None]
         for name, members in by_variant(runs).items()
@@ -179,7 +185,7 @@ def _mean_ssim(runs: Sequence[Run]) -> str:
 
 
 def of_one_seed(runs: Sequence[Run]) -> Mapping[str, Run]:
-    """Variant → its run with the seed that most variants have."""
+    """Variant → its run with one seed, the same for all: the one that most variants have."""
     seeds = sorted(run.seed for run in runs)
     seed = max(seeds, key=seeds.count)
     return {name: run for name, members in by_variant(runs).items() for run in members if run.seed == seed}
@@ -194,7 +200,7 @@ def name_row(axis: Axes, text: str, colour: str) -> None:
 
 
 def show_picture(axis: Axes, picture: Tensor, limits: tuple[float, float] | None = None) -> None:
-    """Draw a picture (H, W) in grey, from black to white between the limits; by default from 0 to its largest value."""
+    """Draw a picture (H, W) in grey, from black to white between the ``limits``; None: from 0 to its largest value."""
     low, high = limits or (0.0, float(picture.abs().max()) or 1.0)
     axis.imshow(picture.numpy(), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     axis.set_axis_off()

@@ -32,17 +32,18 @@ from racecar_lab.training.loss_config import LossConfig
 from racecar_lab.training.recipe import Loss, Recipe
 
 OURS = ("RR", "lRR")
-"""Variants with a reverse pass. RR1 is not among them: it would have to cross joins to reach the input."""
+"""Variants with a reverse pass that are compared. RR1 is not among them: it would have to cross joins to reach the
+input."""
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 NEAR = 0.04
-"""Largest absolute error of a sum that counts as right."""
+"""Largest absolute error of a predicted sum that counts as right."""
 BATCH = 500
 """Number of samples in a batch of the evaluation."""
 TASKS = {"rows": "permuted MNIST rows", "add": "two numbers to add", "copy": "symbols to remember"}
-"""Task → its description."""
+"""Name of a task → its description in the claims."""
 SIZES = {"rows": (28, 10, 1), "add": (2, 1, 1), "copy": (sequences.SYMBOLS + 2, sequences.SYMBOLS, sequences.ITEMS)}
-"""Task → (features of a step, outputs of an answer, number of answers)."""
+"""Name of a task → (features of a step, outputs of an answer, number of answers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ class SequencesConfig(LossConfig):
     """The task: "rows", to classify MNIST, with pixels in one fixed random order, read as 28 rows of 28; "add", to add
     two marked numbers of a sequence; "copy", to repeat five symbols of eight kinds after a gap."""
     length: int = 20
-    """Number of steps: of the sequence for add, of the gap for copy. (rows always has 28.)"""
+    """Number of steps: for "add" of the sequence, for "copy" of the gap; "rows" always has 28."""
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     hidden: int = 64
     layers: int = 1
@@ -59,7 +60,7 @@ class SequencesConfig(LossConfig):
     samples: int = 4000
     """Number of training samples, drawn anew for every seed."""
     tests: int = 2000
-    """Number of test samples; for rows, the first ones of the test files."""
+    """Number of test samples; for "rows" the first ones of the test files."""
     epochs: int = 20
     lr: float = 3e-3
     batch: int = 64
@@ -75,7 +76,8 @@ class SequencesConfig(LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims about each task. Only those about the task that was run are judged, and corrected for each other."""
+    """Claims that RR and lRR beat Std and Ort on each task. Only those about the task that was run are judged, and
+    corrected for each other."""
     return tuple(
         Claim(f"{ours} beats {than}: {description}", "test_mse" if task == "add" else "test_accuracy", "A", ours, than,
               higher=task != "add", minimum_seeds=SEEDS, design={"task": task})
@@ -112,7 +114,8 @@ class Sequences(Experiment[SequencesConfig]):
     )
 
     def search_for(self, config: SequencesConfig) -> Search | None:
-        """The search; for add it minimises the mean squared error, as in the claims."""
+        """The search for learning rate and λ; for the task "add" it minimises the mean squared error, as in the
+        claims."""
         search = super().search_for(config)
         return replace(search, metric="valid_mse", higher=False) if search and config.task == "add" else search
 
@@ -120,7 +123,7 @@ class Sequences(Experiment[SequencesConfig]):
         return (self.source,) if config.task == "rows" else ()
 
     def data(self, config: SequencesConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """One task. In a search, a share ``valid`` of the training samples replaces the test samples."""
+        """One task, "A". In a search, a share ``valid`` of the training samples replaces the test samples."""
         held_out = round(config.valid * config.samples)
         if config.valid and not 0 < held_out < config.samples:
             text = f"of {config.samples} samples, {held_out} are held out"
@@ -132,7 +135,7 @@ class Sequences(Experiment[SequencesConfig]):
     def _splits(
         self, config: SequencesConfig, generator: torch.Generator, folder: Path | None, test: bool
     ) -> tuple[Split, Split]:
-        """Training and test split, which share no sample; with ``test`` false, no test file is opened."""
+        """Training and test set, which share no sample; with ``test`` false, no test file is opened."""
         if config.task == "rows":
             pictures, labels = self.source.load(folder, "train")
             if config.samples > len(labels):
@@ -154,11 +157,13 @@ class Sequences(Experiment[SequencesConfig]):
         return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: SequencesConfig) -> dict[str, Any]:
-        """The reverse loss compares the layer before the cell and the cell's projections, not the output layer."""
+        """Arguments of ``Racecar``: the reverse loss compares the layer before the cell and the cell's projections, not
+        the output layer."""
         return {**config.loss, "weight": {"enter": 1.0, "cell": 1.0}}
 
     def orthogonality(self, config: SequencesConfig) -> dict[str, Any]:
-        """Orthogonality is asked of the same layers as the reverse loss."""
+        """Arguments of the variant Ort's penalty: it is on the layer before the cell and the cell's projections, which
+        have the reverse loss in other variants."""
         return {"layers": ("enter", "cell")}
 
     def recipe(self, config: SequencesConfig, stage: Stage) -> Recipe:
@@ -184,7 +189,7 @@ class Sequences(Experiment[SequencesConfig]):
 
 
 def squared_error(output: Tensor, y: Tensor) -> Tensor:
-    """Mean squared error of sums (N, 1) and true sums (N,)."""
+    """Mean squared error of predicted sums (N, 1) and true sums (N,)."""
     return F.mse_loss(output.squeeze(1), y)
 
 

@@ -25,9 +25,9 @@ def weight_of(variant: str, ours: float, **overrides: float) -> float:
     """The default λ of a variant.
 
     Args:
-        variant: its name.
-        ours: λ, for variants with a reverse pass.
-        overrides: by variant, λs that an experiment has instead of those in ``WEIGHTS``.
+        variant: name of the variant.
+        ours: λ of variants with a reverse pass.
+        overrides: variant → λ that an experiment has instead of the one in ``WEIGHTS``.
     """
     return {**WEIGHTS, **overrides}.get(variant, ours)
 
@@ -47,12 +47,12 @@ def _orthogonal(module: nn.Conv2d) -> None:
 
 
 FIRST_WEIGHTS: dict[str, Callable[[nn.Conv2d], None]] = {"torch": _as_torch, "he": _he, "orthogonal": _orthogonal}
-"""Functions that set the initial weights of a convolution, by the value of a configuration's ``start``."""
+"""Kind of initial weights, the value of a configuration's ``start`` → function that sets those of a convolution."""
 
 
 def started(model: M, start: str = "torch") -> M:
-    """Set the initial weights of all convolutions and return the model. VGG's own weights make the reverse pass explode
-    without batch norm."""
+    """Set the initial weights of all convolutions by ``FIRST_WEIGHTS[start]``, and return the model. VGG's own weights
+    make the reverse pass explode without batch norm."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             FIRST_WEIGHTS[start](module)
@@ -60,7 +60,7 @@ def started(model: M, start: str = "torch") -> M:
 
 
 def refuse_depth(depth: int) -> None:
-    """Raise a ValueError if so many convolutions do not make three equal blocks."""
+    """Raise a ValueError unless ``depth`` convolutions make three equal blocks, as 3, 6 or 9 do."""
     if depth < 3 or depth % 3:
         raise ValueError(f"depth must be 3, 6, 9 …, not {depth!r}: there are three blocks")
 
@@ -96,7 +96,8 @@ def standardised(task: Task) -> Task:
 
 @torch.no_grad()
 def mean_terms(rr: Racecar, x: Tensor, batch: int, before: Callable[[Tensor], Any] = lambda part: None) -> float:
-    """Mean of the terms over layers and samples x (N, …), taken in batches; ``before`` gets each batch first."""
+    """Reverse loss for samples x (N, …): the mean of ``rr.terms`` over layers and samples, computed in batches of
+    ``batch`` samples. ``before`` is called with each batch first."""
     total = torch.zeros((), device=x.device)
     for part in x.split(batch):
         before(part)
@@ -107,8 +108,9 @@ def mean_terms(rr: Racecar, x: Tensor, batch: int, before: Callable[[Tensor], An
 
 @torch.no_grad()
 def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> tuple[Tensor, float]:
-    """Inputs x (N, …) as the full reverse pass rebuilds them, and the reverse loss, mean over layers and samples. Batch
-    norm uses the statistics of the batch, as in training. The model is not changed."""
+    """Run the full reverse pass for x (N, …). Return the inputs that it rebuilds, and the reverse loss, mean over
+    layers and samples. Batch norm uses the statistics of the batch, as in training. The model is not changed;
+    ``options`` are arguments of ``Racecar``."""
     rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
     rebuilt: list[Tensor] = []
 

@@ -40,11 +40,12 @@ SEEDS = 5
 class ShiftConfig(LossConfig):
     stackable = (*LossConfig.stackable, "start")
     task: Literal["digits", "cifar"] = "digits"
-    """Known classes: MNIST's digits 0–4 (unseen: 5–9), or the first five of CIFAR-10 (unseen: the others)."""
+    """Data set, with the classes that the net learns: "digits", MNIST's 0–4 (unseen: 5–9), or "cifar", the first five
+    classes of CIFAR-10 (unseen: the others)."""
     norm: Literal["none", "batch"] = "none"
-    """Normalisation after every convolution."""
+    """Norm after every convolution."""
     start: Literal["torch", "he"] = "torch"
-    """Initialisation of the convolutions: PyTorch's default, or He's."""
+    """Initial weights of the convolutions: PyTorch's own, or He's."""
     images: int = 4000
     """Number of training pictures; 0: all."""
     depth: int = 3
@@ -54,16 +55,17 @@ class ShiftConfig(LossConfig):
     batch: int = 64
     fraction: float = 1 / 8
     autoencoder_lr: float = 3e-3
-    """Learning rate of the autoencoder, which has the net's epochs and pictures. Of 1e-3, 3e-3 and 1e-2 this one
-    rebuilt held-out digits best (one seed, three convolutions, without norm and with it)."""
+    """Learning rate of the autoencoder, which is trained for as many epochs and on the same pictures as the classifier.
+    Of 1e-3, 3e-3 and 1e-2 this one rebuilt held-out digits best (one seed, three convolutions, without norm and with
+    it)."""
     noise: tuple[float, ...] = (0.1, 0.3)
-    """Standard deviation of the noise, mild and strong; pixels are in [0, 1]."""
+    """Standard deviations of the noise that is added to test pictures with pixels in [0, 1]: mild and strong."""
     blur: tuple[float, ...] = (1.0, 2.0)
-    """Standard deviation of the blur in pixels, mild and strong."""
+    """Standard deviations in pixels of the Gaussian that test pictures are blurred with: mild and strong."""
     contrast: tuple[float, ...] = (0.5, 0.2)
-    """Contrast after the change, as a share of the original: mild and strong."""
+    """Factors by which the contrast of test pictures is reduced: mild and strong."""
     tests: int = 2000
-    """Number of test pictures of the known and of the unseen classes, from the first one on; 0: all."""
+    """Number of test pictures of the known classes, and of those of the unseen ones, from the first one on; 0: all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +79,7 @@ class ShiftConfig(LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims that lRR's reverse error detects each shift better than every other score."""
+    """Claims that lRR's reverse error detects each shift of the data better than every other score."""
     result = []
     for shift, description in SHIFTS.items():
         ours = f"auroc_{shift}_layerwise"
@@ -128,7 +130,7 @@ class Shift(Experiment[ShiftConfig]):
         return (self.data_sets[config.task],)
 
     def data(self, config: ShiftConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the known classes; B: the unseen classes, whose test pictures are scored."""
+        """Two tasks, "A": the known classes; "B": the unseen classes, whose test pictures are scored."""
         return transfer.tasks(
             self.data_sets[config.task],
             folder,
@@ -148,7 +150,8 @@ class Shift(Experiment[ShiftConfig]):
         return super().networks(config, stage, earlier, dropout)
 
     def stages(self, config: ShiftConfig) -> tuple[Stage, ...]:
-        """Stage A trains the net. Stage AE trains an autoencoder, once for each seed; a search does not need it."""
+        """Stage A trains the classifier. Stage AE trains an autoencoder, once for each seed; a search does not need
+        it."""
         baseline = Stage("AE", regularised=False, variants=("Std",), network="an autoencoder")
         return (Stage("A"),) if config.valid else (Stage("A"), baseline)
 
@@ -159,7 +162,8 @@ class Shift(Experiment[ShiftConfig]):
         return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: ShiftConfig) -> dict[str, Any]:
-        """The reverse loss compares the convolutions. A ReLU keeps rebuilt pixels from being negative."""
+        """Arguments of ``Racecar``: the reverse loss compares the convolutions. A ReLU keeps rebuilt pixels from being
+        negative."""
         return {**config.loss, **_reverse_options(config)}
 
     def measure(self, config: ShiftConfig, trained: Trained) -> Measured:
@@ -199,11 +203,11 @@ def rebuild(network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> T
 
 
 def _reverse_options(config: ShiftConfig) -> dict[str, Any]:
-    """Arguments of ``Racecar``: the reverse pass compares the convolutions; rebuilt pixels pass a ReLU."""
+    """Arguments of ``Racecar`` for scores: the reverse pass compares the convolutions; rebuilt pixels pass a ReLU."""
     names = convolutions(config.depth, config.norm)
     return {"weight": {"*": 0.0, **dict.fromkeys(names, 1.0)}, "input_activation": "relu"}
 
 
 def _aurocs(known: Mapping[str, Tensor], shifted: Mapping[str, Tensor]) -> dict[str, float]:
-    """Score → its AUROC between known and shifted pictures."""
+    """Name of a score → AUROC with which it tells shifted pictures from known ones."""
     return {name: auroc(values, shifted[name]) for name, values in known.items()}

@@ -29,15 +29,15 @@ SCORES = {
     "autoencoder": "autoencoder,\nsquared error",
     "autoencoder_relative": "autoencoder,\nrelative error",
 }
-"""Score → its label in the figure, from top to bottom."""
+"""Name of a score → its label in the figure, from top to bottom."""
 ROW, EDGE = 0.36, 0.5
-"""Inches: height of a score's row; margin around a panel."""
+"""Height in inches of a score's row, and of the margin around a panel."""
 SPREAD = 0.6
-"""Share of a row's height over which its variants are spread."""
+"""Share of a row's height over which the variants in it are spread."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Title → figure, one for each setting."""
+    """Title → figure of the AUROCs, one for each setting."""
     title = (
         "How well a score tells a shift: mean AUROC, 95 % interval (0.5: chance; below: known pictures score higher)"
     )
@@ -46,7 +46,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def values(runs: Sequence[Run]) -> dict[str, dict[tuple[str, str], list[float]]]:
-    """Variant → (shift, score) → AUROC of every seed; the autoencoder counts as a variant."""
+    """Variant → (shift, score) → the AUROC of every seed, with which the score tells shifted pictures from known ones.
+    The autoencoder counts as a variant."""
     nets = by_variant([run for run in runs if run.stage == "A"])
     if autoencoders := [run for run in runs if run.stage == "AE"]:
         nets["autoencoder"] = autoencoders
@@ -60,7 +61,8 @@ def values(runs: Sequence[Run]) -> dict[str, dict[tuple[str, str], list[float]]]
 
 @styled
 def auroc_figure(runs: Sequence[Run]) -> Figure:
-    """A panel for each shift, a row for each score, a colour and a marker for each variant."""
+    """Draw the AUROC with which scores detect shifts: a panel for each shift, a row for each score, a colour and a
+    marker for each variant."""
     table = values(runs)
     shown = [score for score in SCORES if any((shift, score) in cells for cells in table.values() for shift in SHIFTS)]
     least = min(auroc for cells in table.values() for aurocs in cells.values() for auroc in aurocs)
@@ -81,7 +83,7 @@ def auroc_figure(runs: Sequence[Run]) -> Figure:
 
 
 def _best_scores(table: Mapping[str, Mapping[tuple[str, str], Sequence[float]]]) -> str:
-    """The best score of every variant for every shift, in words."""
+    """The figure in words: for every shift the score with the highest mean AUROC of each variant."""
     parts = []
     for shift in SHIFTS:
         best = []
@@ -95,7 +97,8 @@ def _best_scores(table: Mapping[str, Mapping[tuple[str, str], Sequence[float]]])
 
 
 def _row(axis: Axes, i: int, nets: Mapping[str, Sequence[float]]) -> None:
-    """Draw one score of all variants that have it, one below the other."""
+    """Draw the AUROC of one score in row ``i``: mean and 95 % interval of every variant that has it, one below the
+    other."""
     estimates = {name: result for name, aurocs in nets.items() if (result := estimate(list(aurocs))) is not None}
     for j, (name, result) in enumerate(estimates.items()):
         y = i + SPREAD * ((j + 0.5) / len(estimates) - 0.5)

@@ -22,10 +22,10 @@ SHIFTS = {
     "unseen": "classes that the net never saw",
 }
 CHANGES = ("noise", "blur", "contrast")
-"""Shifts that are made by changing test pictures, with the strengths of the configuration."""
+"""Shifts that are made by changing test pictures, each as strongly as the configuration says."""
 SEVERITIES = ("mild", "strong")
 CALIBRATED = 2000
-"""Number of training pictures with which the statistics of batch norms in the reverse pass are measured."""
+"""Number of training pictures, the first ones, from which batch norms get their statistics for the reverse pass."""
 BATCH = 500
 """Number of pictures that are scored at once."""
 
@@ -34,9 +34,9 @@ class Scores(NamedTuple):
     """Scores (N,) of N pictures; a higher one means a picture less like the training data."""
 
     whole: dict[str, Tensor]
-    """Name of the score → values (N,)."""
+    """Name of the score → its values (N,)."""
     layers: dict[str, dict[str, Tensor]]
-    """Layer → "reverse" and "layerwise" → the error (N,) of this layer."""
+    """Layer → "reverse" and "layerwise", two kinds of reverse error → the values (N,) for this layer."""
 
 
 Scorer = Callable[[Tensor], Scores]
@@ -44,10 +44,12 @@ Scorer = Callable[[Tensor], Scores]
 
 
 def of_net(model: nn.Module, task: Task, compared: Mapping[str, Any]) -> Scorer:
-    """Scorer of a classifier in evaluation mode. The Gaussians of Mahalanobis' distance and, with batch norm, the
-    statistics of the reverse pass are fitted to the training pictures.
+    """Make the scorer of a classifier in evaluation mode. The Gaussians of Mahalanobis' distance and, with batch norm,
+    the statistics of the reverse pass are fitted to the training pictures.
 
     Args:
+        model: the trained classifier.
+        task: the task with the training pictures.
         compared: arguments of ``Racecar``: the layers whose errors count, and what is applied to the rebuilt picture.
     """
     train = task.train.x[:CALIBRATED]
@@ -70,8 +72,8 @@ def of_net(model: nn.Module, task: Task, compared: Mapping[str, Any]) -> Scorer:
 
 
 def of_autoencoder(model: nn.Module) -> Scorer:
-    """Scorer of an autoencoder: the squared error of the rebuilt picture, and the same divided by the square of the
-    picture, as in reverse errors."""
+    """Make the scorer of an autoencoder, with two scores: the squared error of the rebuilt picture, and the same
+    divided by the square of the picture, as in reverse errors."""
 
     @torch.no_grad()
     def score(x: Tensor) -> Scores:
@@ -84,10 +86,10 @@ def of_autoencoder(model: nn.Module) -> Scorer:
 def corrupted(
     known: Tensor, strengths: Mapping[str, tuple[float, ...]], generator: torch.Generator
 ) -> dict[tuple[str, str], Tensor]:
-    """Changed pictures: (shift, severity) → (N, C, H, W).
+    """Change test pictures: (shift, severity) → changed pictures (N, C, H, W).
 
     Args:
-        known: (N, C, H, W), in [0, 1].
+        known: the pictures (N, C, H, W), in [0, 1].
         strengths: "noise", "blur" and "contrast" → one number for each of ``SEVERITIES``.
         generator: draws the noise.
     """

@@ -27,27 +27,30 @@ from racecar_lab.training.loss_config import LossConfig
 from racecar_lab.training.recipe import Recipe
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
-"""(share of the batch, number of steps for each step with a reverse pass); the first one is exact."""
+"""Reverse passes that are compared: (share of the batch that it sees, number of steps of which one has it). The first
+one is exact: it sees the whole batch in every step."""
 OPTIMISERS: tuple[Literal["adam", "sgd"], ...] = ("adam", "sgd")
 REVERSE_LOSS = 0.03
-"""Margin of the reverse loss, as a share of the exact one's loss."""
+"""Largest difference of a reverse loss from that of the exact reverse pass that counts as equally good, as a share of
+the latter."""
 BATCH = 1000
-"""Test samples whose reverse loss is computed at once."""
+"""Number of test samples whose reverse loss is computed at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlicesConfig(LossConfig):
-    """Defaults were fixed before the runs, by short runs on seeds from 100 on."""
+    """Settings of the experiment slices. The defaults were fixed before the runs, by short runs on seeds from 100
+    on."""
 
     epochs: int = 400
     batch: int = 512
     lr: float = 3e-3
-    """Learning rate of Adam."""
+    """Learning rate of the runs with Adam."""
     lr_sgd: float = guide(3e-2)
-    """Learning rate of SGD."""
+    """Learning rate of the runs with SGD."""
     schedule: Schedule = "cosine"
     grid: bool = guide(True)
-    """Run all slices with both optimisers; if false, only the one that fraction, every, optimiser and lr define."""
+    """True: run all ``SLICES`` with both optimisers; false: a single run, as fraction, every, optimiser and lr say."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +63,7 @@ class SlicesConfig(LossConfig):
 class PicturesConfig(SlicesConfig):
     unnamed: ClassVar[Mapping[str, Any]] = {**SlicesConfig.unnamed, "share": 1.0}
     share: float = 1.0
-    """Share of the pictures, from the first one on, to train and test on."""
+    """Share of the pictures, from the first one on, that is used to train and to test."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,7 +99,9 @@ P = TypeVar("P", bound=PicturesConfig)
 
 
 def claims(accuracy: float) -> tuple[Claim, ...]:
-    """Claims that every slice is as good as the exact reverse pass, within margins that were fixed before the runs."""
+    """Claims that RR with a reverse pass over part of the batch, or in some of the steps, is as good as with the exact
+    one: in reverse loss within ``REVERSE_LOSS``, in accuracy within ``accuracy``. These margins were fixed before the
+    runs."""
     exact = {"fraction": SLICES[0][0], "every": SLICES[0][1]}
     result = []
     for optimiser, (fraction, every) in product(OPTIMISERS, SLICES[1:]):
@@ -110,7 +115,8 @@ def claims(accuracy: float) -> tuple[Claim, ...]:
 
 
 class Slices(Experiment[S]):
-    """The experiment on the 12-bit task; the classes below have pictures instead."""
+    """The experiment slices on a task of 12 bits: six dense layers, whose reverse pass sees part of the batch or runs
+    in some of the steps, compared with the exact one. Subclasses have convolutions on pictures."""
 
     name = "slices"
     Config: ClassVar[type[SlicesConfig]] = SlicesConfig
@@ -147,7 +153,7 @@ class Slices(Experiment[S]):
         return "made from its rule, seed 0"
 
     def data(self, config: S, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """The split depends on the seed."""
+        """One task, "A", a rule on 12 bits. The seed splits the patterns into training and test set."""
         x, y = sphere.load()
         order = torch.randperm(len(y), generator=rng.generator("slices", seed))
         train, test = (Split(x[indices], y[indices]) for indices in (order[:TRAIN], order[TRAIN:]))
@@ -157,7 +163,8 @@ class Slices(Experiment[S]):
         return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
 
     def stages(self, config: S) -> tuple[Stage, ...]:
-        """Variants without a reverse pass have no slices, so they are trained only with the exact setting."""
+        """One stage, "A". Variants without a reverse pass do not depend on fraction and every, so they are trained only
+        where these are exact."""
         exact = (config.fraction, config.every) == SLICES[0]
         return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
 
@@ -165,16 +172,18 @@ class Slices(Experiment[S]):
         return weight_of(variant, config.weight, Pre=20.0)
 
     def reverse(self, config: S) -> dict[str, Any]:
-        """The reverse loss weighs all layers alike, and leaves out a classifier on top of convolutions."""
+        """Arguments of ``Racecar``: the reverse loss weighs all layers alike, and leaves out a classifier on top of
+        convolutions."""
         return {**config.loss, "weight": {"*": 1.0, **self.head}}
 
     head: ClassVar[dict[str, float]] = {}
 
     def measure(self, config: S, trained: Trained) -> Measured:
-        """Test accuracy and relative reverse loss. The claims are about ``reverse_loss``, computed as in training.
+        """Test accuracy, and relative reverse loss on the test set. The claims are about ``reverse_loss``, computed as
+        in training.
 
-        Nets with batch norm also have the loss with running statistics, which tells how well the net can be reversed
-        in use: those of the forward pass (``reverse_loss_running``), or of the reverse pass (``reverse_loss_eval``).
+        Nets with batch norm also have the loss with running statistics, which tells how well the net can be reversed in
+        use: those of the forward pass (``reverse_loss_running``), or of the reverse pass (``reverse_loss_eval``).
         """
         model, test, weight = trained.model, trained.task.test, self.reverse(config)["weight"]
         metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
@@ -188,7 +197,8 @@ class Slices(Experiment[S]):
 
 
 class _Pictures(Slices[P]):
-    """The experiment with convolutions on pictures, with the official split into training and test set."""
+    """Base class of the experiments with slices that train convolutions on pictures. The data set's own training and
+    test set are used."""
 
     source: ClassVar[Source]
     head: ClassVar[dict[str, float]] = {"classifier*": 0.0}
@@ -237,7 +247,8 @@ class SlicesCifar(_Pictures[CifarConfig]):
     source = CIFAR10
 
     def data(self, config: CifarConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Pictures with mean 0 and standard deviation 1 in every colour."""
+        """One task, "A": CIFAR-10, shifted and scaled so that every colour has mean 0 and standard deviation 1 over the
+        training set."""
         return {"A": standardised(super().data(config, seed, folder)["A"])}
 
     def network(self, config: CifarConfig, dropout: float = 0.0) -> nn.Module:
@@ -253,9 +264,10 @@ def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> fl
     not changed.
 
     Args:
+        model: the trained model.
         x: samples (N, …).
         weight: λ of the layers, as the argument ``weight`` of ``Racecar``; layers with λ = 0 are left out of the mean.
-        training: batch norm uses the statistics of the batch, as in training; else the running ones.
+        training: True: batch norm uses the statistics of the batch, as in training; False: the running ones.
     """
     model = copy.deepcopy(model).train(training)
     return mean_terms(Racecar(model, x[:2], mode="full", weight=weight, scale="relative"), x, BATCH)

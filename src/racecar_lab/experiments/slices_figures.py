@@ -1,4 +1,4 @@
-"""Figures of the slices: each slice compared with the exact reverse loss and with plain training."""
+"""Figures of the experiment slices: each reduced reverse pass compared with the exact one and with plain training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 METRICS = (("A", "reverse_loss"), ("A", "test_accuracy"))
 SLICE = ("fraction", "every")
-"""The fields of the configuration that define a slice."""
+"""Names of the configuration's fields that say how much the reverse pass is reduced: the share of the batch that it
+sees, and the number of steps of which one has it."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Title → figure, one for each metric and setting; a figure shows all slices."""
+    """Title → figure, one for each metric and setting; a figure shows all reduced reverse passes beside the exact
+    one."""
     groups = sorted(gather(runs), key=_order)
     settings = collect((tuple(field for field in group.setting if field[0] not in SLICE), group) for group in groups)
     figures = {}
@@ -33,8 +35,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def slice_name(group: Group) -> str:
-    """Label of a slice, as "1/8, 1 of 4" (share of the batch, share of the steps) or "exact"; the variant's name, if it
-    has no reverse pass."""
+    """Label of a group of runs by its reverse pass, as "1/8, 1 of 4" (share of the batch, share of the steps) or
+    "exact"; the variant's name, if it has no reverse pass."""
     if group.weight is None:
         return group.variant
     fraction, every = (group.config[name] for name in SLICE)
@@ -45,5 +47,5 @@ def slice_name(group: Group) -> str:
 
 
 def _order(group: Group) -> tuple[bool, int, float]:
-    """Sort key: plain training first, then the exact reverse pass, then ever smaller slices."""
+    """Sort key of a group of runs: plain training first, then the exact reverse pass, then ever smaller ones."""
     return group.weight is not None, group.config["every"], -group.config["fraction"]

@@ -10,20 +10,20 @@ from racecar_lab.experiments.shared import started, three_blocks
 from racecar_lab.networks.vgg import VGG
 
 SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
-"""Two numbers for each task: the source task has the classes below the first, the new task those from the second on."""
+"""Task → two class numbers: the source task has the classes below the first, the new task those from the second on."""
 WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
-"""Channels of the three blocks."""
+"""Task → number of channels in each of the net's three blocks."""
 GROUPS = 4
-"""Number of groups of group norm."""
+"""Number of groups of each group norm in a small net."""
 
 
 def pictures(task: str) -> tuple[int, int]:
-    """Height, which is also the width, and channels of a task's pictures."""
+    """Side (height and width) and number of channels of a task's pictures."""
     return (32, 3) if task == "cifar" else (28, 1)
 
 
 def small_net(task: str, depth: int, norm: str, start: str) -> VGG:
-    """A classifier of the source task's classes. The initial weights are the same for every norm.
+    """Make a classifier for the source task's classes. The initial weights are the same for every norm.
 
     Args:
         task: one of ``WIDTHS``.
@@ -42,7 +42,7 @@ def small_net(task: str, depth: int, norm: str, start: str) -> VGG:
 
 
 def convolutions(depth: int, norm: str, layers: str = "all") -> list[str]:
-    """Names of the net's convolutions in "all" blocks, in the first ("early") or in the last ("late")."""
+    """Names of the small net's convolutions in "all" blocks, in the first ("early") or in the last ("late")."""
     per_block = depth // 3
     stride = 2 if norm == "none" else 3  # convolution, norm if any, ReLU
     blocks = {"all": range(3), "early": range(1), "late": range(2, 3)}[layers]
@@ -50,7 +50,8 @@ def convolutions(depth: int, norm: str, layers: str = "all") -> list[str]:
 
 
 def autoencoder(task: str, depth: int, norm: str, start: str) -> nn.Sequential:
-    """An autoencoder, (N, C, H, W) → the same shape: the net's convolutions, then their mirror image as the decoder.
+    """Make an autoencoder, (N, C, H, W) → the same shape: the small net's convolutions, then their mirror image as the
+    decoder.
 
     All are narrower than the net's by √2, so that both halves together have about as many weights as the net. The
     decoder repeats pixels where the encoder pools; its last convolution has no norm and no ReLU.

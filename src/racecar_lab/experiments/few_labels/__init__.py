@@ -67,9 +67,9 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return (self.data_sets[config.task],)
 
     def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Two tasks, "A": the source task; "B": the new task, with the pictures that labelled ones are drawn from.
-        The seed decides which pictures they have. A share ``valid`` of the training files is held out of both for a
-        search, which then opens no test file."""
+        """Two tasks. "A" is the source task. "B" is the new task; its training set is the pool from which the few
+        labelled pictures are drawn. The seed chooses the pictures of both. In a search, a share ``valid`` of the
+        training files is held out of both and takes the place of the test files, which are not opened."""
         return transfer.tasks(
             self.data_sets[config.task],
             folder,
@@ -86,15 +86,15 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return small_net(config.task, config.depth, config.norm, config.start)
 
     def stages(self, config: FewLabelsConfig) -> tuple[Stage, ...]:
-        """One stage; the longer training is for Std alone."""
+        """One stage, "A". If ``config.longer``, it has more epochs, and only Std is trained."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def weight(self, config: FewLabelsConfig, variant: str) -> float:
         return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
-        """Only the convolutions of ``config.layers`` have a reverse loss. The rebuilt input goes through a ReLU: pixels
-        are at least 0."""
+        """Arguments of ``Racecar``: only the convolutions of ``config.layers`` have a reverse loss. The rebuilt input
+        goes through a ReLU, as pixels are at least 0."""
         return {
             **config.loss,
             "weight": {"*": 0.0, **dict.fromkeys(constrained_layers(config), 1.0)},
@@ -113,5 +113,5 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
 
 def constrained_layers(config: FewLabelsConfig) -> list[str]:
-    """Names of the convolutions that have a reverse loss."""
+    """Names of the convolutions that have a reverse loss, as ``config.layers`` says."""
     return convolutions(config.depth, config.norm, config.layers)

@@ -1,4 +1,4 @@
-"""Claims of few-labels: those of the first design, whose records are published, and those of today's."""
+"""Claims of few-labels: those of the first design, whose records are published, and those of today's design."""
 
 from __future__ import annotations
 
@@ -15,30 +15,34 @@ TASKS = {
     "cifar": "CIFAR-10, the first five classes → the other five",
 }
 MARGIN = 0.02
-"""Largest difference of two accuracies that count as equally good."""
+"""Largest difference between two accuracies that count as equally good."""
 SEEDS = 5
-"""Fewest seeds for a verdict. The map of settings has fewer, so that no claim is judged on it."""
+"""Smallest number of seeds with which a claim is judged. Runs that map many settings have fewer, so that no claim is
+judged on them."""
 USUAL = {
     name: getattr(FewLabelsConfig, name)
     for name in ["task", "norm", "images", "epochs", "depth", "layers", "decay", "augment", "fraction", "longer"]
 }
-"""Settings of the first claims. Other settings are shown on the map, without claims."""
+"""Field of the configuration → the value for which the first design has claims, its default. Runs with other values are
+shown in the heat table, without claims."""
 JUDGED = {
     name: frozenset({first, getattr(LossConfig, name)})
     for name, first in FIRST_LOSS.items()
     if name in ("scale", "gradient")
 }
-"""Losses of the first claims: all that have been the default, each judged by itself."""
+"""Field of the reverse loss (scale, gradient) → its values for which the first design's claims are judged, each by
+itself: every value that has been the default."""
 FIRST = {"tune_lrs": ()}
-"""The first design, in which fine-tuning had one learning rate."""
+"""Setting by which runs of the first design are known, in which fine-tuning had one learning rate."""
 TODAY = {"tune_lrs": FewLabelsConfig.tune_lrs}
-"""Today's design, in which fine-tuning chooses its learning rate."""
+"""Setting by which runs of today's design are known, in which fine-tuning chooses its learning rate."""
 VARYING = ("task", "depth")
-"""Settings whose every value has today's claims by itself, as every start and loss has."""
+"""Fields of the configuration that today's claims leave open: for each of their values the claims are judged by
+themselves."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """All claims of the experiment."""
+    """All claims of few-labels, of both designs."""
     return (*_first(), *(claim for name in ("RR", "lRR") for claim in _today(name)))
 
 
@@ -50,7 +54,8 @@ def _claim(
     against: Mapping[str, Any] | None = None,
     **where: Any,
 ) -> Claim:
-    """A claim of the first design: RR has a higher ``metric`` than ``than``, or one as high within ``margin``."""
+    """Make a claim of the first design: RR's ``metric`` is higher than that of the variant ``than``, or, with a
+    ``margin``, as good within it. ``where`` changes the settings of both, ``against`` those of ``than`` alone."""
     where = {**USUAL, **JUDGED, **where}
     return Claim(
         text, metric, "A", "RR", than, where=where, minimum_seeds=SEEDS, margin=margin, against=against or {},
@@ -59,7 +64,7 @@ def _claim(
 
 
 def _first() -> tuple[Claim, ...]:
-    """The claims of the first design."""
+    """All claims of the first design, in which fine-tuning had one learning rate."""
     return (
         *(
             _claim(f"Without norm RR beats Std at {n} labels: probe, {task}", f"probe_{n}", task=task)
@@ -83,7 +88,8 @@ def _first() -> tuple[Claim, ...]:
 
 
 def _today(name: str) -> list[Claim]:
-    """Claims of today's design for the variant ``name``: all without norm, except the last."""
+    """Claims of today's design about the variant ``name``, RR or lRR: without norm it beats others, and, the last one,
+    with batch norm it is as good as Std."""
     where = {field: value for field, value in USUAL.items() if field not in VARYING}
     comparisons: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         ("Std at 2 labels: probe", "probe_2", "Std", {}),

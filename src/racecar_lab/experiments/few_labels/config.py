@@ -16,8 +16,8 @@ SLICE = 1 / 8
 
 @dataclass(frozen=True, kw_only=True)
 class FewLabelsConfig(LongerConfig, LossConfig):
-    """Settings of few-labels. The defaults are those of a first try, which the claims come from; only the reverse pass
-    sees a slice of each batch, not all of it."""
+    """Settings of few-labels. The defaults are those of a first try, from which the claims come, but for one: the
+    reverse pass sees a slice of each batch, not all of it."""
 
     stackable = (*LossConfig.stackable, "start")
     unnamed: ClassVar[Mapping[str, Any]] = {
@@ -29,41 +29,45 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     }
     task: Literal["digits", "blur", "cifar"] = "digits"
     norm: Literal["none", "batch", "group"] = "none"
-    """The norm after every convolution."""
+    """Norm after every convolution."""
     start: Literal["torch", "he"] = "torch"
     """Initial weights of the convolutions: PyTorch's own, or He's."""
     images: int = 4000
-    """Number of pictures that the source task is trained on; 0: all."""
+    """Number of training pictures of the source task; 0: all."""
     augment: bool = False
-    """Shift the source's pictures, by 2 pixels (MNIST), or flip them and shift by 4 (CIFAR-10)."""
+    """True: training pictures of the source task are shifted at random, by up to 2 pixels (MNIST), or flipped and
+    shifted by up to 4 (CIFAR-10)."""
     depth: int = 3
     """Number of convolutions in three blocks: 3, 6, 9 …"""
     layers: Literal["all", "early", "late"] = "all"
-    """Convolutions that have a reverse loss: "all", "early" (the first block) or "late" (the last)."""
+    """Convolutions that have a reverse loss: in all three blocks ("all"), in the first ("early") or in the last
+    ("late")."""
     decay: bool = False
-    """λ falls to 0 over the training, in a straight line."""
+    """True: λ falls to 0 over the training, in a straight line."""
     epochs: int = 4
     lr: float = 1e-3
     batch: int = 64
     fraction: float = SLICE
     weight: float = LossConfig.weight
     labels: tuple[int, ...] = (2, 10, 50, 250)
-    """Numbers of labelled pictures per class of the new task."""
+    """Numbers of labelled pictures per class; the new task is learned with each of them by itself."""
     draws: int = 5
-    """Number of random sets of labelled pictures over which the probe is averaged."""
+    """Number of random sets of labelled pictures over which the accuracy of the linear probe is averaged."""
     l2: float = 1e-3
-    """Weight decay of the probe, whose loss is the mean cross-entropy + l2 / 2 · Σ w². Its features have mean squared
-    length 1."""
+    """Weight decay of the linear probe, whose loss is the mean cross-entropy + l2 / 2 · Σ w². Its features have mean
+    squared length 1."""
     tests: int = 0
     """Number of test pictures of each task, the first ones of the file; 0: all."""
     tune_draws: int = 2
-    """Number of random sets of labelled pictures over which fine-tuning is averaged; 0: no fine-tuning."""
+    """Number of random sets of labelled pictures over which the accuracy of fine-tuning is averaged; 0: no
+    fine-tuning."""
     tune_steps: int = 100
-    """Steps of fine-tuning, by Adam, without regulariser. The classifier starts from zeros."""
+    """Number of steps of fine-tuning, by Adam, without regulariser. The new classifier starts from zeros."""
     tune_lr: float = 1e-3
     """Learning rate of fine-tuning if ``tune_lrs`` is empty."""
     tune_lrs: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
-    """Learning rates from which fine-tuning chooses, for every net and number of labels; see ``fine_tune``."""
+    """Learning rates of which fine-tuning chooses one for every net and number of labels, by accuracy on held-out
+    pictures; empty: it has ``tune_lr``."""
     tune_batch: int = 64
     cost: float = 1.33
     """Time of a step of RR divided by that of a step of Std, measured on one core of a CPU for a net without norm; with

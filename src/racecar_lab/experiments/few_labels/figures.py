@@ -1,4 +1,4 @@
-"""Figures of few-labels: accuracy over labels per class, and a heat table of the gain in every setting."""
+"""Figures of few-labels: accuracy over labels per class, and a heat table of RR's gain over Std in every setting."""
 
 from __future__ import annotations
 
@@ -26,30 +26,32 @@ if TYPE_CHECKING:
 
 
 class Gain(NamedTuple):
-    """Mean gain of RR over Std and its standard deviation, over the seeds in which both nets live; NaN without any."""
+    """RR's gain over Std in one metric: mean and standard deviation of the differences over the seeds in which both
+    nets live; the mean is NaN if there is no such seed."""
 
     mean: float
     sd: float
     dead: int = 0
-    """Number of seeds in which one of the two nets died."""
+    """Number of seeds in which the net of RR or that of Std died."""
 
 
 Cells = dict[Setting, dict[str, Gain]]
-"""Setting, including RR's λ → metric → gain."""
+"""Setting, including RR's λ → name of a metric → RR's gain over Std."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
-"""Kinds of accuracy in words, by the first part of a metric's name."""
+"""First part of the name of an accuracy, as in "probe_10" → the way in which the net learned the new task, in words."""
 LIMIT = 10.0
-"""Gain in points at which the colours of the table end. Without a limit, one collapsed net would hide all other
+"""Gain in points at which the colours of the heat table end. Without a limit, one collapsed net would hide all other
 differences."""
 MANY = 4
-"""Number of settings up to which every setting has a figure of its own; with more, only those with at least three
-lines. Also the number of differing fields up to which a row of the table names them all."""
+"""Number above which there are too many settings or fields to show all: with more settings, only those with three lines
+or more have a figure of their own; if settings differ in more fields, a row of the heat table names unusual values
+alone."""
 LETTERS, LINE = 26, 0.155
-"""Letters in a line of a row's name, and the height of such a line in inches."""
+"""Heat table: largest number of letters in a line of a row's name, and height of such a line in inches."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """All figures by title; tables of gains only with several settings."""
+    """Title → figure. The heat tables of gains are made only if there are several settings."""
     figures, cells = {}, gains(runs)
     for kind, words in KINDS.items():
         if sum(bool(label_counts(metrics, kind)) for metrics in cells.values()) > 1:
@@ -67,12 +69,14 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def label_counts(metrics: Mapping[str, Any], kind: str) -> list[int]:
-    """Numbers of labels per class for which there is a metric of this kind."""
+    """Numbers of labels per class for which there are metrics of this kind, sorted: 2 and 10 if ``kind`` is "probe" and
+    there are "probe_2" and "probe_10"."""
     return sorted(int(name.removeprefix(f"{kind}_")) for name in metrics if name.startswith(f"{kind}_"))
 
 
 def lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by the name of their line: the variant, and " longer" or the fraction if it is not the smallest."""
+    """Name of a line in the figure of accuracies → its runs. The name is the variant, with " longer" for the longer
+    training, and with the reverse pass's share of the batch if that is not the smallest one."""
     smallest = min((run.config["fraction"] for run in runs), default=1.0)
 
     def suffix_of(run: Run) -> str:
@@ -89,7 +93,9 @@ def lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 @styled
 def labels_figure(runs: Sequence[Run], kind: str) -> Figure:
-    """Mean and standard deviation over the seeds, without dead nets, which are counted; dashed: untrained nets."""
+    """Draw accuracy on the new task over labels per class, a line for each variant: the mean over the seeds, in a band
+    of one standard deviation; dashed: untrained nets. Dead nets are left out, and counted. ``kind`` is a key of
+    ``KINDS``: linear probe or fine-tuning."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.2))
     groups = lines(runs)
     for name, members in groups.items():
@@ -112,7 +118,8 @@ def labels_figure(runs: Sequence[Run], kind: str) -> Figure:
 
 
 def _means(groups: Mapping[str, Sequence[Run]], metric: str) -> list[str]:
-    """The mean of a metric for each line of the figure, as "RR 0.797"."""
+    """For each line of the figure its name with the mean of a metric over living nets, as "RR 0.797"; lines without any
+    are left out."""
     values = {
         name: [run.metrics[metric] for run in runs if run.metrics.get(metric) is not None and not run.dead]
         for name, runs in groups.items()
@@ -121,13 +128,15 @@ def _means(groups: Mapping[str, Sequence[Run]], metric: str) -> list[str]:
 
 
 def _dead_nets(groups: Mapping[str, Sequence[Run]]) -> str:
-    """The number of dead nets for each line of the figure that has any, as "RR: 1 of 10 nets died"."""
+    """Text with the number of dead nets for each line of the figure that has any, as "RR: 1 of 10 nets died"; may be
+    empty."""
     dead = {name: sum(run.dead for run in runs) for name, runs in groups.items()}
     return "; ".join(f"{name}: {count} of {len(groups[name])} nets died" for name, count in dead.items() if count)
 
 
 def _band(axis: Axes, runs: Sequence[Run], kind: str, **style: Any) -> None:
-    """A line of means over the seeds, in a band of one standard deviation to either side."""
+    """Draw one line over labels per class: the mean accuracy over the seeds, in a band of one standard deviation to
+    either side. Dead nets are left out."""
     values: dict[int, list[float]] = collect(
         (n, run.metrics[f"{kind}_{n}"])
         for run in runs
@@ -146,7 +155,7 @@ def _band(axis: Axes, runs: Sequence[Run], kind: str, **style: Any) -> None:
 
 
 def gains(runs: Sequence[Run]) -> Cells:
-    """The gain of RR over Std in every setting that has both, from their common seeds."""
+    """RR's gains over Std in every setting that both were run with, from the seeds that both have."""
     keys = differing([config_with_tuned(run) for run in runs])
     std = {
         (_std_key(key), run.seed): run
@@ -169,27 +178,29 @@ def gains(runs: Sequence[Run]) -> Cells:
 
 
 def _gain(values: Sequence[float | None]) -> Gain:
-    """The gain from the differences of all seeds; None stands for a dead net."""
+    """RR's gain over Std from the differences of all seeds; a difference is None if one of the two nets died."""
     alive = [value for value in values if value is not None]
     sd = stdev(alive) if len(alive) > 1 else 0.0
     return Gain(mean(alive) if alive else math.nan, sd, len(values) - len(alive))
 
 
 def _std_key(key: Setting) -> Setting:
-    """A setting without the fields that make no difference to Std."""
+    """A setting without the fields of the regulariser, which make no difference to Std, so that Std's runs are found by
+    it."""
     return tuple((name, value) for name, value in key if name not in REGULARISER_FIELDS)
 
 
 def names(cells: Cells) -> list[str]:
-    """Names of the fields in which the settings differ."""
+    """Names of the fields whose values differ between the settings."""
     settings = [dict(key) for key in cells]
     return [name for name in (settings or [{}])[0] if len({setting[name] for setting in settings}) > 1]
 
 
 @styled
 def table_figure(cells: Cells, kind: str) -> Figure:
-    """A heat table with a row for each setting and a column for each number of labels. If settings differ in more than
-    ``MANY`` fields, a row names only the values that are not the most frequent ones."""
+    """Draw a heat table of RR's gain over Std, with a row for each setting and a column for each number of labels per
+    class. If settings differ in more than ``MANY`` fields, a row names only the values that are not the most frequent
+    ones. ``kind`` is a key of ``KINDS``: linear probe or fine-tuning."""
     differ = names(cells)
     frequent = {name: mode(dict(key)[name] for key in cells) for name in differ} if len(differ) > MANY else {}
     known = {key: cell for key, cell in cells.items() if label_counts(cell, kind)}
@@ -219,13 +230,15 @@ def table_figure(cells: Cells, kind: str) -> Figure:
 
 
 def _named_gains(values: Sequence[Sequence[Gain | None]], rows: Sequence[str]) -> list[tuple[float, str]]:
-    """All gains in points, with the names of their rows."""
+    """Mean gains of RR over Std in points, each with the name of its row of the heat table; cells without a number are
+    left out."""
     known = [(gain, row) for line, row in zip(values, rows, strict=True) for gain in line if gain is not None]
     return [(100 * gain.mean, row) for gain, row in known if not math.isnan(gain.mean)]
 
 
 def _heat(axis: Axes, values: Sequence[Sequence[Gain | None]], rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Gains in points with their standard deviation; green is better than Std, brown worse, empty: no such runs."""
+    """Draw the cells of the heat table: mean gains of RR over Std in points with their standard deviation. Green is
+    better than Std, brown worse; empty: nothing was run."""
     points = [[math.nan if gain is None else 100 * gain.mean for gain in line] for line in values]
     size = min(LIMIT, max((abs(point) for line in points for point in line if point == point), default=0.0)) or 1.0
     image = axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")

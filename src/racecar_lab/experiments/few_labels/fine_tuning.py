@@ -14,12 +14,12 @@ from racecar_lab.measures.tune import tune
 from racecar_lab.training import rng
 
 HELD_OUT = 1000
-"""Largest number of training pictures of the new task on which a learning rate is chosen."""
+"""Largest number of held-out pictures of the new task by which a learning rate of fine-tuning is chosen."""
 
 
 def fine_tune(nets: Sequence[NewTask], labels: int) -> list[tuple[float, float]]:
-    """Fine-tune every net on ``labels`` pictures per class; return its mean test accuracy over the draws and its
-    learning rate.
+    """Fine-tune every net on random sets of ``labels`` pictures per class. Return for each net its mean test accuracy
+    over these draws, and its learning rate.
 
     The learning rate is the one of ``tune_lrs`` with the highest mean accuracy on held-out pictures, which are labelled
     in no draw. Only nets tuned with it are tested.
@@ -35,7 +35,8 @@ def fine_tune(nets: Sequence[NewTask], labels: int) -> list[tuple[float, float]]
     tuned = tune([net.body for net in nets], labelled, nets[0].classes, lrs=lrs, generators=generators, **options)
 
     def score(lr: int, net: int, split: Split) -> float:
-        """Mean accuracy over the draws; learning rate and net are given by their index."""
+        """Mean accuracy on ``split`` over the draws, of the net with index ``net`` tuned with the learning rate with
+        index ``lr``."""
         return mean(accuracy(tuned(lr, net, draw), split) for draw in draws)
 
     results = []
@@ -49,7 +50,7 @@ def fine_tune(nets: Sequence[NewTask], labels: int) -> list[tuple[float, float]]
 
 
 def _held_out(train: Split, labelled: Tensor, generator: torch.Generator) -> Split:
-    """At most ``HELD_OUT`` random training pictures that are not at the indices ``labelled``."""
+    """Draw at most ``HELD_OUT`` training pictures at random, none of them from the indices ``labelled``."""
     unlabelled = torch.ones(len(train), dtype=torch.bool)
     unlabelled[labelled.flatten().cpu()] = False
     candidates = unlabelled.nonzero()[:, 0]

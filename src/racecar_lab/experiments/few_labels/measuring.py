@@ -1,4 +1,4 @@
-"""Measurement of trained nets on a new task, many nets at once."""
+"""Measurement of trained nets on the new task of few-labels, many nets at once: linear probe and fine-tuning."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from racecar_lab.measures.probe import settle
 from racecar_lab.training import rng
 
 AT_ONCE = {"cuda": 12}
-"""Number of nets that are probed and fine-tuned together, by type of device; 1 on others. With fewer, a GPU waits for
-kernel launches."""
+"""Type of device → number of nets that are probed and fine-tuned together there; on others 1. With fewer, a GPU waits
+for kernel launches."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A trained net that waits to be measured on the new task."""
+    """A trained net that waits to be measured on the new task, together with others."""
 
     net: NewTask
     source_metrics: dict[str, float]
-    """Metrics of the source task; empty in a search."""
+    """Metrics of the net on the source task; empty in a search."""
     untrained: NewTask | None = None
-    """The same net with its initial weights. Only Std has it: it is the same for all variants of a seed."""
+    """The net with its initial weights, as a baseline; None for all variants but Std, as it is the same for all."""
 
 
 def measure_all(trained_nets: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
-    """Measure nets in batches of ``AT_ONCE``. Their configurations may differ only in settings of the training."""
+    """Measure trained nets in batches of ``AT_ONCE``, and yield what was measured in the same order. Their
+    configurations may differ only in settings of the training."""
     batch: list[Pending] = []
     for config, trained in trained_nets:
         batch.append(_prepare(config, trained))
@@ -47,7 +48,7 @@ def measure_all(trained_nets: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iter
 
 
 def _prepare(config: FewLabelsConfig, trained: Trained) -> Pending:
-    """Measure a net on the source task and copy out of it all that the new task needs."""
+    """Measure a net on the source task, and copy all of it that the new task needs."""
     net, test = NewTask.of(config, trained), trained.task.test
     if net.task.valid is not None:
         return Pending(net, {})
@@ -59,7 +60,8 @@ def _prepare(config: FewLabelsConfig, trained: Trained) -> Pending:
 
 
 def _measure_batch(batch: Sequence[Pending]) -> Iterator[Measured]:
-    """Measure nets together. A search needs the probe alone, on pictures held out of the training files."""
+    """Measure nets together on the new task. In a search only the linear probe is measured, on pictures held out of the
+    training files."""
     nets, config = [pending.net for pending in batch], batch[0].net.config
     probes = probe_accuracies(nets)
     if nets[0].task.valid is not None:
@@ -78,7 +80,7 @@ def _measure_batch(batch: Sequence[Pending]) -> Iterator[Measured]:
 
 
 def _untrained(config: FewLabelsConfig, trained: Trained) -> nn.Module:
-    """The net with its initial weights, which are drawn again as the training drew them."""
+    """Return the net with its initial weights, drawn again as the training drew them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.seed_of("network", "few-labels", trained.seed))
         return small_net(config.task, config.depth, config.norm, config.start).to(trained.device)

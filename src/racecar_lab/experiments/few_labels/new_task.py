@@ -17,8 +17,8 @@ from racecar_lab.training import rng
 
 @dataclass(frozen=True)
 class NewTask:
-    """A net without its classifier, and the new task on its device. All nets of a seed get the same labelled
-    pictures."""
+    """A trained net without its classifier, and the new task, both on one device. All nets of a seed get the same
+    labelled pictures."""
 
     config: FewLabelsConfig
     body: nn.Module
@@ -27,7 +27,7 @@ class NewTask:
 
     @classmethod
     def of(cls, config: FewLabelsConfig, trained: Trained, model: nn.Module | None = None) -> NewTask:
-        """Make one from a finished stage; ``model`` replaces the trained model."""
+        """Make a ``NewTask`` from a finished stage, with the net ``model``; None: the trained one."""
         task = trained.tasks["B"].to(trained.device)
         return cls(config, body(trained.model if model is None else model), task, trained.seed)
 
@@ -37,15 +37,15 @@ class NewTask:
         return 10 - SIDES[self.config.task][1]
 
     def draws(self, labels: int, count: int) -> tuple[list[torch.Generator], Tensor]:
-        """Draw ``count`` random sets of labelled pictures: the generator of each, in the state after the draw, and the
-        indices (draws, N)."""
+        """Draw ``count`` random sets with ``labels`` labelled pictures per class. Return the random generator of each
+        set, in the state after the draw, and the indices of the pictures (count, N)."""
         generators = [rng.generator("few-labels", self.seed, labels, i) for i in range(count)]
         indices = torch.stack([choose(self.task.train.y, labels, generator) for generator in generators])
         return generators, indices.to(self.task.train.y.device)
 
     def features(self) -> tuple[dict[int, Split], Split]:
-        """Features (draws, N, D) of the labelled pictures, by labels per class, and features of the test pictures. Each
-        picture goes through the net once, however many draws have it."""
+        """Compute features, the inputs of a classifier: those of the labelled pictures (draws, N, D) by labels per
+        class, and those of the test pictures. Each picture goes through the net once, however many draws have it."""
         train, test = self.task.train, self.task.test
         drawn = {n: self.draws(n, self.config.draws)[1] for n in self.config.labels}
         needed = torch.cat([indices.flatten() for indices in drawn.values()]).unique()
@@ -57,7 +57,8 @@ class NewTask:
 
 
 def probe_accuracies(nets: Sequence[NewTask]) -> list[dict[int, float]]:
-    """For each net, labels per class → mean accuracy of a linear probe over the draws."""
+    """For each net, number of labels per class → accuracy of a linear probe, mean over the random sets of labelled
+    pictures."""
     config = nets[0].config
     labelled, tests = zip(*(net.features() for net in nets), strict=True)
     results: list[dict[int, float]] = [{} for _ in nets]

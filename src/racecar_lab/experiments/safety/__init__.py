@@ -28,17 +28,17 @@ from racecar_lab.training import rng
 from racecar_lab.training.curves import short
 
 CLASSES = 5
-"""Digits 0–4 are the source, 5–9 the new task."""
+"""Number of classes of each task: digits 0–4 are the source task, 5–9 the new task."""
 LIVING = 1 / CLASSES + 0.1
-"""Accuracy below which a net counts as dead: chance and 10 points."""
+"""Accuracy on the source task below which a net counts as dead: chance and 10 points."""
 WIDTHS = (16, 32, 32)
-"""Channels of the three blocks."""
+"""Number of channels in each of the three blocks of convolutions."""
 SIDE = 14
-"""Height and width of the pictures."""
+"""Height and width of the pictures in pixels."""
 GROUPS = 4
-"""Number of groups of group norm."""
+"""Number of groups of a group norm."""
 VARIANT = {"none": "Std", "full": "RR", "layerwise": "lRR", "input": "RR1"}
-"""The variant for each mode of the reverse pass."""
+"""Mode of the reverse pass ("none": no reverse pass) → the variant that trains with it."""
 
 
 class Safety(Experiment[SafetyConfig]):
@@ -70,8 +70,8 @@ class Safety(Experiment[SafetyConfig]):
         return (self.source,)
 
     def data(self, config: SafetyConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Two tasks, "A": digits 0–4; "B": digits 5–9; pictures are halved to 14 × 14. They are cached for thousands of
-        nets."""
+        """Two tasks, "A": digits 0–4, "B": digits 5–9, with pictures halved to 14 × 14. They are cached, as thousands
+        of nets have the same ones."""
         return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests)
 
     def network(self, config: SafetyConfig, dropout: float = 0.0) -> nn.Module:
@@ -91,7 +91,8 @@ class Safety(Experiment[SafetyConfig]):
         return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: SafetyConfig) -> dict[str, Any]:
-        """As for a user of Racecar: the reverse pass has the whole batch, and λ multiplies the mean over layers."""
+        """Arguments of ``Racecar``, as its users have them: the reverse pass sees the whole batch, and λ multiplies the
+        mean over layers."""
         weight = {"*": 1.0, "classifier*": 0.0} if config.layers == "body" else 1.0
         return {"scale": config.scale, "gradient": config.gradient, "reduction": "mean", "weight": weight}
 
@@ -104,7 +105,15 @@ class Safety(Experiment[SafetyConfig]):
 
 @lru_cache(maxsize=64)
 def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int) -> Mapping[str, Task]:
-    """The tasks of a seed, with pictures of half the size."""
+    """Two tasks for a seed, "A": digits 0–4, "B": digits 5–9, with pictures of half the size.
+
+    Args:
+        folder: the data folder.
+        seed: chooses the pictures.
+        images: number of training pictures of A.
+        labels: number of training pictures of each class that B must have at least.
+        tests: number of test pictures of each task; 0: all.
+    """
     generator = rng.generator("safety", seed)
     sides = (CLASSES, CLASSES)
     tasks = transfer.tasks(Safety.source, folder, generator, sides=sides, images=images, labels=labels, tests=tests)
@@ -116,8 +125,8 @@ def _halved(split: Split) -> Split:
 
 
 def _probes(config: SafetyConfig, trained: Trained) -> dict[str, float]:
-    """Accuracy on the new task by labels per class: the mean over random sets, which are the same for all nets of a
-    seed."""
+    """Accuracy of a linear probe on the new task for each number of labels per class: "probe_10" → the mean over random
+    sets of labelled pictures, which are the same for all nets of a seed."""
     net, task = body(trained.model), trained.tasks["B"].to(trained.device)
     test, accuracies = Split(features(net, task.test.x), task.test.y), {}
     for n in config.labels:

@@ -1,4 +1,5 @@
-"""The nets of the safety map: every loss at every λ, each in nine contexts that cover all pairs of levels.
+"""The nets of the safety map: every reverse loss at every λ, each in nine contexts that have all pairs of depth, start
+and norm.
 
 A loss is written "gradient:scale:mode", with ":body" at the end if the classifier has no reverse loss.
 """
@@ -13,7 +14,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 from racecar_lab.config import Config, guide, guides
 
 Gradient = Literal["reverse", "weights", "both"]
-"""The part of a term that gets a gradient, from the cheapest to the dearest."""
+"""The part of a term of the reverse loss that its gradient reaches: the rebuilt d' ("reverse"), the weights alone
+("weights"), or d and d' ("both"); from the cheapest to the dearest."""
 Scale = Literal["relative", "ratio", "anchored", "mean", "sum"]
 Mode = Literal["full", "layerwise", "input"]
 Depth = Literal[3, 6, 12]
@@ -23,7 +25,7 @@ GRADIENTS, SCALES, DEPTHS = get_args(Gradient), get_args(Scale), get_args(Depth)
 STARTS, NORMS, LRS = get_args(Start), get_args(Norm), (1e-3, 3e-3)
 LAMBDAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SUMMED = 1e4
-"""Approximate ratio of a sum over batch and features to its mean, by which λ is divided for scale "sum"."""
+"""Number by which λ is divided for scale "sum": about the ratio of a sum over batch and features to its mean."""
 LOSSES = (
     *(
         f"{gradient}:{scale}:{mode}"
@@ -40,7 +42,8 @@ LOSSES = (
 
 
 class Context(NamedTuple):
-    """The choices of a user that a loss must be safe with: net, initial weights and learning rate."""
+    """Choices of a user with which a reverse loss must be safe: net (depth, norm), initial weights and learning
+    rate."""
 
     depth: int
     start: str
@@ -50,22 +53,23 @@ class Context(NamedTuple):
 
 CONTEXTS = tuple(Context(*levels) for levels in product(DEPTHS, STARTS, NORMS, LRS))
 Setting = tuple[str, float]
-"""A loss and its λ on the grid that all losses share, here called its place."""
+"""A reverse loss, such as "both:relative:full", and its place: λ on the grid that all losses share."""
 
 
 def true_lambda(setting: Setting) -> float:
-    """The λ that a net of a setting is trained with."""
+    """The λ that nets of a setting are trained with: its place on the grid, for scale "sum" divided by ``SUMMED``."""
     loss, place = setting
     return place / SUMMED if ":sum:" in loss else place
 
 
 def name_of(setting: Setting) -> str:
-    """A setting in words, with the true λ."""
+    """A setting in words, with the λ that its nets are trained with."""
     return f"{setting[0].replace(':', ' · ')}, λ = {true_lambda(setting):g}"
 
 
 def covering(setting: Setting) -> list[Context]:
-    """The nine contexts of one setting, an orthogonal array: every pair of levels of depth, start and norm once.
+    """The nine contexts (depth, start, norm, learning rate) in which nets of one setting are trained: an orthogonal
+    array, with every pair of levels of depth, start and norm once.
 
     The array shifts from one λ of the grid to the next, so that three neighbours have all 27 triples. After three the
     learning rates are swapped, so that over the grid every loss has each of the 54 contexts.
@@ -81,7 +85,8 @@ def covering(setting: Setting) -> list[Context]:
 
 
 def settings_of(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
-    """The settings of a loss, written "loss" for one at each of ``places``, or "loss:λ" for that one alone."""
+    """The settings that a text stands for: the loss "both:relative:full" for one at each of ``places``,
+    "both:relative:full:0.1" for the one with this λ alone."""
     loss, _, last = text.rpartition(":")
     if not last[:1].isdigit():
         loss, last = text, ""
@@ -103,12 +108,14 @@ class SafetyConfig(Config):
     unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, "scale": "relative"}
     stackable = (*Config.stackable, "start", "weight")
     design: Literal["cover", "confirm", "one"] = guide("cover")
-    """"cover": the map; "confirm": the settings in ``losses`` in every context; "one": the net that the fields from
-    ``mode`` on describe."""
+    """Choice of the nets. "cover": the map; "confirm": the settings in ``losses`` in every context; "one": the single
+    net that the fields from ``mode`` on describe."""
     losses: tuple[str, ...] = guide(())
-    """Losses of the design: each gradient:scale:mode, or gradient:scale:mode:λ; empty: all of the map."""
+    """Reverse losses of the map's nets, each written gradient:scale:mode, or, for a single λ, gradient:scale:mode:λ;
+    empty: all of the map."""
     weights: tuple[float, ...] = guide(LAMBDAS)
-    """λ of the design, on the grid that all losses share: for scale "sum" 10,000 times the true λ."""
+    """λs with which the map has each loss, on the grid that all losses share: for scale "sum" 10,000 times the true
+    λ."""
     depths: tuple[int, ...] = guide(DEPTHS)
     starts: tuple[str, ...] = guide(STARTS)
     norms: tuple[str, ...] = guide(NORMS)
@@ -117,26 +124,26 @@ class SafetyConfig(Config):
     gradient: Literal["none", Gradient] = "both"
     scale: Literal["none", Scale] = "relative"
     layers: Literal["all", "body"] = "all"
-    """Layers that have a reverse loss: "all", or "body", all but the classifier."""
+    """Layers that have a reverse loss: "all", or "body", which is all but the classifier."""
     weight: float = 0.1
-    """The λ that the net is trained with."""
+    """λ that the net is trained with."""
     depth: Depth = 3
     """Number of convolutions in three blocks."""
     start: Start = "torch"
-    """Initial weights of the convolutions."""
+    """Initial weights of the convolutions: PyTorch's own, He's, or orthogonal ones."""
     norm: Norm = "none"
-    """The norm after every convolution."""
+    """Norm after every convolution."""
     lr: float = 1e-3
     images: int = 2048
-    """Number of pictures that the source task is trained on."""
+    """Number of training pictures of the source task."""
     epochs: int = 6
     batch: int = 64
     labels: tuple[int, ...] = (10, 50)
-    """Numbers of labelled pictures per class of the new task."""
+    """Numbers of labelled pictures per class; the new task is learned with each of them by itself."""
     draws: int = 3
-    """Number of random sets of labelled pictures over which the probe is averaged."""
+    """Number of random sets of labelled pictures over which the accuracy of the probe is averaged."""
     l2: float = 1e-2
-    """Penalty of the probe, a ridge regression on features of mean squared length 1."""
+    """Penalty of the linear probe, a ridge regression on features of mean squared length 1."""
     tests: int = 2000
     """Number of test pictures of each task; 0: all."""
 
@@ -157,22 +164,23 @@ class SafetyConfig(Config):
 
 
 PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "layers": "all", "weight": 0.0}
-"""Fields of training without a reverse loss."""
+"""Field → its value for a plain net, which is trained without a reverse loss."""
 NET_FIELDS = (*PLAIN, *Context._fields)
-"""Fields that the design sets for each net."""
+"""Names of the configuration's fields that the design sets for each net."""
 GUIDES = tuple(sorted(guides(SafetyConfig) - {"design"}))
-"""Fields that define a design, and that no net depends on."""
+"""Names of the configuration's fields that say which nets the map has; no net depends on them."""
 
 
 def fields_of(setting: Setting) -> dict[str, Any]:
-    """The fields of a net's configuration that a setting defines."""
+    """Field → value, for the fields of a net's configuration that a setting defines."""
     gradient, scale, mode, *layers = setting[0].split(":")
     names = {"gradient": gradient, "scale": scale, "mode": mode, "layers": layers[0] if layers else "all"}
     return {**names, "weight": true_lambda(setting)}
 
 
 def design_configs(config: SafetyConfig) -> list[SafetyConfig]:
-    """The configurations of all nets of a design: plain twins first, then the nets of every setting."""
+    """Configurations of all nets to train: first plain twins, nets without a reverse loss in every context that is
+    needed, then the nets of every setting."""
     default, single = SafetyConfig(), config.design == "one"
     for name in GUIDES if single else NET_FIELDS:
         if getattr(config, name) != getattr(default, name):

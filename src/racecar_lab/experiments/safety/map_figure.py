@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LIMIT = 10.0
-"""Gain in points at which the colours end. Without a limit, dead nets would hide all other differences."""
+"""Gain in points at which the colours of the heat map end. Without a limit, dead nets would hide all other
+differences."""
 
 
 def all_figures(verdict: Verdict) -> dict[str, Figure]:
-    """Both figures by title; none without settings."""
+    """Title → figure: the heat map of gains and that of killed nets; empty if no setting was run."""
     cells, chosen = verdict.cells, verdict.chosen
     if not len(cells):
         return {}
@@ -34,12 +35,12 @@ def all_figures(verdict: Verdict) -> dict[str, Figure]:
 
 @styled
 def map_figure(values: Any, colours: str, chosen: Setting | None = None) -> Figure:
-    """A heat map with a panel for each kind of gradient, a row for each loss and a column for each λ.
+    """Draw a heat map with a panel for each kind of gradient, a row for each loss and a column for each λ.
 
     Args:
-        values: a pandas series, setting → per cent or points.
+        values: a pandas series: setting → gain in points, or share of killed nets in per cent.
         colours: a colour map; for "BrBG", 0 is in the middle.
-        chosen: the setting that gets a frame.
+        chosen: the setting that gets a frame; None: no frame.
     """
     signed, values = colours == "BrBG", values.dropna()
     grid = values.unstack("place").reindex(columns=LAMBDAS)
@@ -73,7 +74,7 @@ def map_figure(values: Any, colours: str, chosen: Setting | None = None) -> Figu
 
 
 def _described(values: Any, chosen: Setting | None) -> str:
-    """A description of the figure in words."""
+    """The heat map in words: its smallest and its largest value, and the value of the chosen setting."""
     ends = " to ".join(f"{values[end]:.1f} for {name_of(end)}" for end in (values.idxmin(), values.idxmax()))
     text = f"{len(values)} cells, from {ends}"
     if chosen is None or chosen not in values.index:

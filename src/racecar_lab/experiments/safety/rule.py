@@ -51,22 +51,22 @@ from racecar_lab.report.settings import plain
 from racecar_lab.running.run import Run
 
 FRESH = 100
-"""The first seed for confirmation; smaller seeds are for the choice."""
+"""The first seed for confirmation of a default; smaller seeds are for its choice."""
 CONFIRMING = 10
 """Number of seeds that a confirmation needs in every context."""
 HARM = -0.01
-"""A run is harmless if its accuracy on the source task, minus that of Std with the same settings and seed, is at least
-this."""
+"""A setting is harmless if in each norm the accuracy of its nets on the source task, minus that of Std in the same
+context and with the same seed, is on average at least this."""
 UNITLESS = ("relative", "ratio", "anchored")
-"""Scales for which λ does not depend on the range of the data."""
+"""Scales of the reverse loss for which λ does not depend on the range of the data."""
 CONTEXT = list(Context._fields)
-"""Columns of a context."""
+"""Names of the columns in a frame of nets that say in which context a net was trained."""
 COLUMNS = ["loss", "place", *CONTEXT, "seed", "dead", "source", "probe"]
 
 
 def nets_of(runs: Iterable[Run]) -> Any:
-    """The nets of a map as a pandas frame with ``COLUMNS``, without those that were trained or measured in another way
-    than most.
+    """The nets of a safety map as a pandas frame with ``COLUMNS``, without those that were trained or measured in
+    another way than most.
 
     Plain nets have the loss "". "source" is the accuracy on the source's test pictures, "probe" that of the probe with
     10 labels; both are NaN where the loss was not finite.
@@ -81,7 +81,7 @@ def nets_of(runs: Iterable[Run]) -> Any:
 
 
 def _row(run: Run) -> tuple[Any, ...]:
-    """The values of ``COLUMNS`` for a net."""
+    """The row of a run in the frame of nets: its values in the order of ``COLUMNS``."""
     config, metrics = run.config, run.metrics
     loss, place = "", 0.0
     if run.weight is not None:
@@ -94,18 +94,19 @@ def _row(run: Run) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """The outcome of the rule. ``cells``, ``fresh`` and ``pairs`` are pandas frames."""
+    """The outcome of the rule that chooses a default. ``cells``, ``fresh`` and ``pairs`` are pandas frames."""
 
     cells: Any
-    """A row for each setting, from the seeds for the choice; ``summary`` describes the columns."""
+    """Frame with a row for each setting, from the seeds for the choice; ``summary`` describes the columns."""
     fresh: Any
-    """The same from the seeds for confirmation."""
+    """Frame with a row for each setting, from the seeds for confirmation; ``summary`` describes the columns."""
     pairs: Any
-    """A row for each net with its plain twin, in the contexts in which plain training works."""
+    """Frame with a row for each net beside its plain twin (same context and seed, no reverse loss), in the contexts in
+    which plain training works."""
     safe: frozenset[Setting]
     harmless: frozenset[Setting]
     order: tuple[Setting, ...]
-    """Settings that can be a default, in the order of rule 4."""
+    """Settings that can be a default, from the best on, in the order of rule 4."""
     chosen: Setting | None
     confirmed: bool
     counts: Mapping[str, int]
@@ -114,7 +115,7 @@ class Verdict:
 
 
 def judge(nets: Any) -> Verdict:
-    """Apply the rule to the frame that ``nets_of`` returns."""
+    """Apply the rule that chooses Racecar's defaults to the frame that ``nets_of`` returns."""
     twins, constrained = nets[nets.loss == ""], nets[nets.loss != ""]
     works = ~twins.groupby(CONTEXT).dead.any()
     with_twin = constrained.merge(twins, on=[*CONTEXT, "seed"], suffixes=("", "_plain"))
@@ -142,9 +143,13 @@ def judge(nets: Any) -> Verdict:
 
 
 def summary(pairs: Any) -> Any:
-    """A frame with a row for each setting and two levels of columns: "nets", their number and how many were killed;
-    mean paired differences of "source" and "probe" by norm, and of the probe by "depth" without norm, with standard
-    errors; "gain", the difference of the probe with equal weight of the norms."""
+    """Summarise nets that are paired with their plain twins: a frame with a row for each setting and two levels of
+    columns.
+
+    "nets" has their number and how many were killed; "source" and "probe" have mean paired differences by norm, and
+    "depth" those of the probe by depth without norm, with standard errors; "gain" has the difference of the probe with
+    equal weight of the norms.
+    """
     pandas, setting = need("pandas", "lab"), ["loss", "place"]
     pairs = pairs.assign(source=pairs.source - pairs.source_plain, probe=pairs.probe - pairs.probe_plain)
 
@@ -164,15 +169,15 @@ def summary(pairs: Any) -> Any:
 
 
 def can_be_a_default(loss: str) -> bool:
-    """True if the scale of a loss has no unit and all layers are constrained."""
+    """True if a loss can be a default of Racecar: its scale has no unit, and all layers have a reverse loss."""
     return loss.split(":")[1] in UNITLESS and not loss.endswith(":body")
 
 
 def ranked(gains: Any) -> list[Setting]:
-    """The settings in the order of rule 4: the best, then the best of the others, and so on.
+    """Rank settings by rule 4, by which a default is chosen: the best, then the best of the others, and so on.
 
     Args:
-        gains: a pandas frame with a row for each setting, with columns "mean" and "error".
+        gains: a pandas frame with a row for each setting, with its mean gain, "mean", and the standard error, "error".
     """
     gains, order = gains.dropna(), []
     while len(gains):

@@ -12,12 +12,12 @@ from racecar_lab.report.page_table import Cell, Table, number_cell, word_cell
 from racecar_lab.running.run import Run
 
 BEST = 8
-"""Number of settings in the table of the best."""
+"""Largest number of settings in the table of the best."""
 
 
 def sentences_and_tables(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
-    """The outcome of the rule, the next step, and where nets died. Runs that are no evidence, such as quick ones, have
-    no outcome."""
+    """Sentences and tables for the page: the outcome of the rule that chooses a default, the next step, and where nets
+    died. Runs that are no evidence, such as quick ones, have no outcome."""
     runs = list(runs)
     evidence = not any(run.purpose for run in runs)
     nets = nets_of(runs)
@@ -64,12 +64,13 @@ def _chosen(verdict: Verdict) -> str:
 
 
 def _points(value: float) -> str:
-    """A share in points, with its sign."""
+    """Text of a share or a difference of shares in points, with its sign, such as +1.2."""
     return words.NONE if value != value else f"{100 * value:+.1f}".replace("-", "−")
 
 
 def _deaths(verdict: Verdict, setting: Setting, fresh: bool) -> str:
-    """The number of killed nets of a setting, and the levels of each factor at which nets were killed."""
+    """Text with the number of killed nets of a setting, and the levels of each factor at which nets were killed.
+    ``fresh``: nets of the seeds for confirmation, not for the choice."""
     pairs = verdict.pairs
     nets = pairs[(pairs.loss == setting[0]) & (pairs.place == setting[1]) & ((pairs.seed >= FRESH) == fresh)]
     dead = nets[nets.dead]
@@ -80,17 +81,17 @@ def _deaths(verdict: Verdict, setting: Setting, fresh: bool) -> str:
 
 
 def _number(value: float, write: Any = "{:g}".format) -> Cell:
-    """A cell with a number; NaN makes an empty one."""
+    """A table cell with a number, turned into text by ``write``; NaN makes an empty cell."""
     return number_cell(None if value != value else value, write)
 
 
 def _with_error(value: float, error: float) -> Cell:
-    """A cell with a difference in points and its standard error."""
+    """A table cell with a difference of shares in points and its standard error."""
     return _number(value, lambda v: f"{_points(v)} ± {100 * error:.1f}")
 
 
 def _best(verdict: Verdict) -> Table:
-    """The best settings, in the order of the rule."""
+    """Table of the best settings that are safe and harmless, in the order of the rule."""
     rows = []
     for i, (loss, place) in enumerate(verdict.order[:BEST], 1):
         cell = verdict.cells.loc[loss, place]
@@ -105,7 +106,8 @@ def _best(verdict: Verdict) -> Table:
 
 
 def fresh_table(verdict: Verdict) -> Table:
-    """The settings run in all contexts on fresh seeds: killed nets, and gains of probe and source accuracy."""
+    """Table of the settings that were run in all contexts on fresh seeds: killed nets, and gains of probe and source
+    accuracy."""
     rows = []
     for loss, place in sorted(verdict.fresh.index, key=lambda setting: (LOSSES.index(setting[0]), setting[1])):
         cell = verdict.fresh.loc[loss, place]
@@ -121,7 +123,7 @@ def fresh_table(verdict: Verdict) -> Table:
 
 
 def _losses(verdict: Verdict) -> Table:
-    """For each loss the largest safe λ, and the smallest one that killed a net."""
+    """Table with a row for each loss: the largest safe λ, and the smallest one that killed a net."""
     nan, rows = float("nan"), []
     for loss in (loss for loss in LOSSES if loss in verdict.cells.index):
         of_loss = verdict.cells.loc[loss]

@@ -1,4 +1,5 @@
-"""Smoke: a GAN enlarges it from 16² to 64²; the reverse pass of its generator recovers the low resolution."""
+"""Smoke: a GAN enlarges pictures of smoke from 16² to 64² pixels; the reverse pass of its generator recovers the low
+resolution."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from racecar_lab.search_space import Search
 from racecar_lab.training.recipe import Recipe
 
 OURS = ("RR", "lRR")
-"""Variants with a reverse pass."""
+"""Variants with a reverse pass that are compared."""
 QUICK: dict[str, Any] = {
     "epochs": 5, "widths": (8, 16, 16, 8, 8), "critic_widths": (8, 16, 32), "share": 0.04, "tests": 10, "lr": 3e-3,
     "weight": 0.1,
@@ -66,7 +67,7 @@ class Smoke(Experiment[SmokeConfig]):
         return {"A": simulated_task(config, seed, folder)}
 
     def network(self, config: SmokeConfig, dropout: float = 0.0) -> nn.Module:
-        """The generator: (N, 1, H, W) → (N, 1, 4H, 4W)."""
+        """Make the generator: (N, 1, H, W) → (N, 1, 4H, 4W)."""
         return started(generator(config.widths), config.start)
 
     def networks(self, config: SmokeConfig, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
@@ -76,14 +77,15 @@ class Smoke(Experiment[SmokeConfig]):
         return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: SmokeConfig) -> dict[str, Any]:
-        """The reverse loss compares all layers of the generator. A ReLU keeps rebuilt smoke from being negative."""
+        """Arguments of ``Racecar``: the reverse loss compares all layers of the generator. A ReLU keeps rebuilt smoke
+        from being negative."""
         return {**config.loss, "input_activation": "relu"}
 
     def recipe(self, config: SmokeConfig, stage: Stage) -> Recipe:
         return gan(config)
 
     def collapse_check(self, config: SmokeConfig, trained: Trained) -> CollapseCheck:
-        """The generator is checked, not the discriminator."""
+        """Check by which a dead net is found: it looks at the generator, not at the discriminator."""
         return CollapseCheck(trained.model["generator"], lowered(trained.task.train.x[:SAMPLES]))  # type: ignore[index]
 
     def measure(self, config: SmokeConfig, trained: Trained) -> Measured:

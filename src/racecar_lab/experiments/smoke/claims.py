@@ -1,4 +1,4 @@
-"""Claims of smoke. (The paper prints pictures of this experiment, but no numbers.)"""
+"""Claims of the experiment smoke. (The paper prints pictures of this experiment, but no numbers.)"""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from racecar_lab.experiment import Claim
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 ERROR_MARGIN = 0.05
-"""Largest relative difference in error between generators that count as equally good; twice that for spectra."""
+"""Largest relative difference in error between two generators that count as equally good; for energy spectra it is
+twice this."""
 SSIM_MARGIN = 0.01
-"""Largest difference in SSIM between generators that count as equally good."""
+"""Largest difference in SSIM between two generators that count as equally good."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims that the reverse pass recovers the input, and that super-resolution does not suffer."""
+    """Claims that the reverse pass recovers the generator's input, and that super-resolution does not suffer."""
     result = []
     for ours in ("RR", "lRR"):
         for metric, meaning in (("psnr", "PSNR"), ("ssim_scaled", "SSIM, brightness and contrast apart")):

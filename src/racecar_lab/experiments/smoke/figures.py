@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 COLUMNS = {"low": "input", "high": "output", "truth": "target", "rebuilt": "rebuilt input"}
-"""Array of a run → title of its column."""
+"""Name of a run's array of pictures → title of its column in the figure."""
 FRAMES = 2
-"""Number of frames that are shown of every variant."""
+"""Largest number of frames that the figure of pictures shows for every variant."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Title → figure, two for each setting."""
+    """Title → figure, two for each setting: pictures, and energy spectra."""
     figures = {}
     for setting, members in by_setting(chosen(runs)).items():
         if pictured := having(members, "rebuilt"):
@@ -39,7 +39,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 @styled
 def pictures_figure(runs: Sequence[Run]) -> Figure:
-    """The last and the first recorded frame; a row for each variant, with the seed that most variants have."""
+    """Draw pictures of the last and the first recorded frame: a row for each variant, from one seed, the one that most
+    variants have."""
     groups = of_one_seed(runs)
     frames = sorted({0, len(next(iter(groups.values())).arrays["low"]) - 1}, reverse=True)[:FRAMES]
     rows = [(frame, name, run) for frame in frames for name, run in groups.items()]
@@ -58,7 +59,8 @@ def pictures_figure(runs: Sequence[Run]) -> Figure:
 
 @styled
 def spectra_figure(runs: Sequence[Run]) -> Figure:
-    """Energy spectra, mean over seeds. Black: the truth; dotted: bicubic interpolation."""
+    """Draw energy spectra of the generators' output, mean over seeds. Black: the truth; dotted: bicubic
+    interpolation."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.0))
     groups, distances = by_variant(runs), []
     for name, members in groups.items():

@@ -25,15 +25,15 @@ from racecar_lab.running.run import Run
 
 COLUMNS = ("input", "output", "rebuilt input")
 SIDE, HEAD, GAP = 128, 14, 4
-"""Pixels: side of a picture, height of the text above it, gap between pictures."""
+"""Lengths in pixels: side of a picture, height of the text above it, gap between pictures."""
 LEVELS = 32
-"""Number of greys: few, so that the file is small."""
+"""Number of greys of a film: few, so that the file is small."""
 DURATION = 60
-"""Duration of a frame in milliseconds."""
+"""Duration of a frame of a film in milliseconds."""
 MAX_BYTES = 1_000_000
 """Largest size of a film in bytes."""
 FORMATS = {".gif": "GIF", ".png": "PNG", ".apng": "PNG"}
-"""Suffix of a file → Pillow's format."""
+"""Suffix of a film's file → Pillow's name of the format."""
 
 
 def film(
@@ -45,10 +45,10 @@ def film(
     Args:
         folder: results of ``racecar run smoke``.
         out: file to write.
-        variants: one row of pictures each.
+        variants: names of the variants to show; each has a row of pictures.
         data: folder of the data set; None: the default one.
-        seed: of the runs; None: the smallest that all variants have.
-        plume: 0 to 19; those from 16 on are in no training set.
+        seed: seed of the runs; None: the smallest that all variants have.
+        plume: number of the plume, 0 to 19; those from 16 on are in no training set.
         every: show every n-th frame.
     """
     if out.suffix.lower() not in FORMATS:
@@ -75,7 +75,7 @@ def film(
 
 
 def choose_runs(folder: Path, variants: Sequence[str], seed: int | None) -> list[Run]:
-    """The GAN run of each variant, all with one seed."""
+    """Return the finished GAN run of each variant, all with one seed; ``seed`` None: the smallest that all have."""
     finished = [
         run for run in Store(folder).runs()
         if run.record["experiment"] == "smoke" and run.finished
@@ -94,7 +94,8 @@ def choose_runs(folder: Path, variants: Sequence[str], seed: int | None) -> list
 
 
 def refuse_other_data(run: Run, data: Path | None) -> None:
-    """Raise an error unless the data are those of the run: other data might show plumes that it was trained on."""
+    """Raise an error unless the folder ``data`` has the data that the run was trained with: other data might show
+    plumes that it was trained on."""
     recorded, current = str(run.tables.get("data", "")), smoke.checksum(data)
     if recorded and current not in recorded:
         raise ValueError(
@@ -103,7 +104,8 @@ def refuse_other_data(run: Run, data: Path | None) -> None:
 
 
 def pictures(run: Run, store: Store, x: Tensor) -> tuple[Tensor, ...]:
-    """Input, output and rebuilt input (N, 1, …) in bytes, for pictures of high resolution x (N, 1, 64, 64)."""
+    """Input, output and rebuilt input (N, 1, …) of a run's generator as uint8, for pictures of high resolution x (N, 1,
+    64, 64)."""
     config, experiment = config_of(run), Smoke()
     model: Any = experiment.networks(config, Stage("A"), None)
     model.load_state_dict(store.weights(run.id))
@@ -122,7 +124,8 @@ def config_of(run: Run) -> SmokeConfig:
 
 
 def draw_frames(rows: dict[str, tuple[Tensor, ...]]) -> list[Any]:
-    """Pillow images of all frames: a row for each variant, a title above each picture."""
+    """Draw all frames of a film as Pillow images: a row of pictures for each variant, with a title above each. ``rows``
+    has input, output and rebuilt input (N, 1, …) by variant."""
     image, draw = need("PIL.Image", "inspect"), need("PIL.ImageDraw", "inspect")
     size = GAP + (SIDE + GAP) * len(COLUMNS), (HEAD + SIDE + GAP) * len(rows)
     frames = []

@@ -1,4 +1,5 @@
-"""Losses of discriminator and generator: a non-saturating GAN, with errors of pixels and of features."""
+"""Losses of the discriminator and the generator of smoke: a non-saturating GAN, with errors of pixels and of
+features."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from racecar_lab.networks.smoke import lowered
 from racecar_lab.training.recipe import Batch, Call, Recipe, Turn
 
 BETAS = (0.5, 0.999)
-"""Betas of Adam, as usual for GANs."""
+"""Betas of Adam, for both networks, as usual for GANs."""
 
 
 def discriminator_loss(discriminator: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
-    """Loss for telling true pictures from the generator's, both seen together with the low resolution."""
+    """Loss of the discriminator, for telling true pictures from the generator's; it sees both together with the low
+    resolution."""
     low = lowered(batch.x)
     with torch.no_grad():
         fake = networks["generator"](low)
@@ -27,8 +29,8 @@ def discriminator_loss(discriminator: Call, batch: Batch, networks: Mapping[str,
 
 
 class GeneratorLoss:
-    """Weighted sum of the errors of pixels and of features, and of the adversarial loss: (generator, batch, networks) →
-    scalar."""
+    """Loss of the generator: weighted sum of the errors of pixels and of features, and of the adversarial loss. Called
+    with (generator, batch, networks), it returns a scalar."""
 
     def __init__(self, config: SmokeConfig) -> None:
         self.pixel, self.feature, self.adversarial = config.pixel, config.feature, config.adversarial

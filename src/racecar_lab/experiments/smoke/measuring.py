@@ -18,14 +18,14 @@ from racecar_lab.measures.spectrum import energy_spectrum, spectrum_distance
 from racecar_lab.networks.smoke import FACTOR, lowered
 
 BATCH = 120
-"""Number of frames in a batch of the evaluation."""
+"""Number of frames that are evaluated at once."""
 SHOWN = 4
 """Number of frames that are recorded as pictures."""
 
 
 def measure_generator(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
-    """Metrics of super-resolution and of the recovered low resolution, and examples as pictures; in a search, only the
-    metrics, on the plumes that it holds out."""
+    """Measure super-resolution and the recovered low resolution: metrics, and examples as pictures. In a search, only
+    the metrics, on the plumes that it holds out. ``reverse`` has arguments of ``Racecar``."""
     generator: nn.Module = trained.model["generator"]  # type: ignore[index]
     kind, split = trained.task.evaluated
     low = lowered(split.x)
@@ -56,7 +56,7 @@ def outputs(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def bicubic(low: Tensor) -> Tensor:
-    """The low resolution enlarged by bicubic interpolation: the baseline of every generator."""
+    """Enlarge the low resolution by bicubic interpolation, the baseline of every generator."""
     return F.interpolate(low, scale_factor=FACTOR, mode="bicubic", align_corners=False)
 
 
@@ -74,7 +74,8 @@ def quality(high: Tensor, truth: Tensor) -> dict[str, float]:
 
 
 def examples(split: Split) -> Tensor:
-    """Indices of frames to show: one of each of the first plumes, at a later time for each further plume."""
+    """Indices of the frames that are recorded as pictures: one of each of the first plumes, at a later time for each
+    further plume."""
     plumes = split.y.unique()[:SHOWN]
     indices = []
     for i, plume in enumerate(plumes):
@@ -85,5 +86,5 @@ def examples(split: Split) -> Tensor:
 
 
 def as_bytes(x: Tensor) -> Tensor:
-    """Pixels in [0, 1] as uint8, on the CPU."""
+    """Turn pixels in [0, 1] into uint8, on the CPU."""
     return (255 * x.float().clamp(0, 1)).round().byte().cpu()

@@ -15,7 +15,7 @@ from racecar_lab.training import rng
 
 
 def simulated_task(config: SmokeConfig, seed: int, folder: Path | None) -> Task:
-    """Task with pictures of high resolution, (N, 1, 64, 64) in [0, 1]; labels are plumes.
+    """Make the task: pictures of high resolution, (N, 1, 64, 64) in [0, 1], labelled by the number of their plume.
 
     The test plumes are always the last ones, so that no search sees them through the split of another seed. The seed
     chooses training frames from the others. A search holds out some of these plumes, which then replace the test ones.
@@ -40,7 +40,7 @@ def simulated_task(config: SmokeConfig, seed: int, folder: Path | None) -> Task:
 
 
 def evenly_spaced(values: Tensor, count: int) -> Tensor:
-    """This many values (N,), evenly spaced; all of them, if there are no more."""
+    """Pick ``count`` of the values (N,), evenly spaced; all of them, if there are no more."""
     if count >= len(values):
         return values
     return values[torch.linspace(0, len(values) - 1, count).round().long()]
@@ -48,6 +48,7 @@ def evenly_spaced(values: Tensor, count: int) -> Tensor:
 
 @lru_cache(maxsize=1)
 def load_frames(folder: Path | None) -> tuple[Tensor, Tensor]:
-    """Frames (N, 1, 64, 64) in [0, 1] and their plumes (N,); cached for further jobs of the process."""
+    """Load frames (N, 1, 64, 64) in [0, 1] and the numbers of their plumes (N,); cached for further jobs of the
+    process."""
     frames, plumes = smoke.SMOKE.load(folder, "all")
     return frames.float() / 255, plumes

@@ -1,4 +1,5 @@
-"""Smoke autoencoders: a decoder and its mirror image, with one half or both initialised from a GAN."""
+"""Smoke autoencoders: a decoder and its mirror image as the encoder, with the decoder or both initialised from a
+GAN."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from racecar_lab.search_space import Search
 from racecar_lab.training.recipe import Recipe, Turn
 
 GAN = Smoke()
-"""The experiment whose generators fill the autoencoders."""
+"""The experiment smoke, whose trained generators give the autoencoders their first weights."""
 
 
 class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
@@ -68,7 +69,8 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         return smoke.SMOKE, smoke_real.SMOKE_REAL
 
     def data(self, config: SmokeAutoencoderConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """B1, the frames of smoke itself, and the real smoke of B2 and B3."""
+        """Three tasks, "B1": the simulated frames of the experiment smoke; "B2": a real plume; "B3": photographs of
+        smoke."""
         return {"B1": simulated_task(config, seed, folder), **real_tasks(config, folder)}
 
     def network(self, config: SmokeAutoencoderConfig, dropout: float = 0.0) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Claims of smoke-autoencoder, and the numbers that the paper prints."""
+"""Claims of smoke-autoencoder, and the numbers that the paper prints for them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from racecar_lab.experiments.smoke_autoencoder.stages import TASKS, stage_name
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 PAPER_B1, PAPER_B2 = 0.6888, 0.133
-"""Share by which the L2 of the paper's RR is lower than that of its Std, on simulated and on real smoke."""
+"""Shares by which the L2 error of the paper's RR is lower than that of its Std: on simulated and on real smoke."""
 PAPER_BOTH = 1 - 1.56 / 1.82
-"""Share by which the L2 of the paper's RR is lower with the decoder alone than with both halves, on real smoke."""
+"""Share by which the L2 error of the paper's RR on real smoke is lower if the decoder alone takes weights from the GAN
+than if both halves do."""
 
 
 def _less(text: str, stage: str, than: str, than_stage: str, paper: float | None = None) -> Claim:
-    """Claim that RR has a lower L2 in ``stage`` than another variant in ``than_stage``."""
+    """Make the claim that RR in ``stage`` has a lower L2 error than the variant ``than`` in ``than_stage``. ``paper``
+    is the paper's gain, as a share; None: it has none."""
     return Claim(
         text, "test_l2", stage, "RR", than, higher=False, minimum_seeds=SEEDS, relative=True, than_stage=than_stage,
         paper=paper,
@@ -22,7 +24,8 @@ def _less(text: str, stage: str, than: str, than_stage: str, paper: float | None
 
 
 def claims() -> tuple[Claim, ...]:
-    """Claims about both halves (B1) and the decoder (B2, B3), as in the paper, and about controls that it lacks."""
+    """All claims: about RR with both halves (B1) or the decoder (B2, B3) from its GAN, as in the paper, and about
+    controls that the paper lacks."""
     both, half = stage_name("B1", "both"), stage_name("B1", "decoder")
     result = [
         _less("Simulations: RR with both halves has less error than Std with its decoder", both, "Std", half, PAPER_B1),

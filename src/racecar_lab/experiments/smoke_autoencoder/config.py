@@ -13,11 +13,12 @@ class SmokeAutoencoderConfig(SmokeConfig):
     """Settings of smoke-autoencoder: those of smoke, for its GAN, and those of the autoencoders."""
 
     autoencoder_epochs: int = 100
-    """Number of epochs of each autoencoder, without regulariser."""
+    """Number of epochs of each autoencoder, which trains without regulariser."""
     autoencoder_lr: float = 1e-3
     """Learning rate of the autoencoders."""
     autoencoder_schedule: Schedule = "onecycle"
-    """A schedule with warm-up: without it, nets of other seeds died at learning rates that a search had chosen."""
+    """Schedule of the autoencoders' learning rate, with warm-up: without it, nets of other seeds died at learning rates
+    that a search had chosen."""
     pictures: int = 240
     """Largest number of training pictures of real smoke: about a tenth of the paper's 2500."""
     looks: int = 20

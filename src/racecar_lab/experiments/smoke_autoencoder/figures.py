@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 Kinds = Mapping[tuple[str, str], Sequence["Run"]]
-"""(variant, fill) → runs of this kind of autoencoder; the fill "" means from scratch."""
+"""(variant, fill) → runs of this kind of autoencoder. The fill is the part that takes weights from a GAN; "": none,
+from scratch."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Title → figure, three for each setting and task."""
+    """Title → figure, three for each setting and task: pictures, maps of the error, and learning curves."""
     figures = {}
     for setting, members in by_setting(chosen(runs)).items():
         for task, description in TASKS.items():
@@ -41,7 +42,7 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def kinds_of_task(runs: Sequence[Run], task: str) -> dict[tuple[str, str], list[Run]]:
-    """Runs of every kind of autoencoder that was trained on a task, those from scratch first."""
+    """Kind of autoencoder, (variant, fill) → its runs on a task; kinds from scratch come first."""
     kinds: dict[tuple[str, str], list[Run]] = {}
     for fill in ("", *FILLS):
         of_stage = having([run for run in runs if run.stage == stage_name(task, fill)], "curve")
@@ -50,19 +51,20 @@ def kinds_of_task(runs: Sequence[Run], task: str) -> dict[tuple[str, str], list[
 
 
 def kind_name(kind: tuple[str, str]) -> str:
-    """Name of a kind of autoencoder, as "RR, both"."""
+    """Name of a kind of autoencoder, as "RR, both": the variant, and the part that takes weights from its GAN."""
     variant, fill = kind
     return f"{variant}, {fill or 'scratch'}"
 
 
 def _coloured(picture: Tensor) -> Tensor:
-    """Picture (C, H, W) as matplotlib needs it: grey ones (H, W), others (H, W, C)."""
+    """Turn a picture (C, H, W) into the form that matplotlib draws: grey ones (H, W), coloured ones (H, W, C)."""
     return picture[0] if len(picture) == 1 else picture.permute(1, 2, 0)
 
 
 @styled
 def pictures_figure(kinds: Kinds) -> Figure:
-    """Held-out pictures in the first row, and below them a row for each kind, of the seed that most runs have."""
+    """Draw held-out pictures in the first row, and below them what autoencoders make of them, a row for each kind, from
+    the seed that most runs have."""
     runs = {kind: next(iter(of_one_seed(members).values())) for kind, members in kinds.items()}
     truth = next(iter(runs.values())).arrays["truth"]
     rows = [("truth", "black", truth)]
@@ -81,7 +83,8 @@ def pictures_figure(kinds: Kinds) -> Figure:
 
 @styled
 def maps_figure(kinds: Kinds) -> Figure:
-    """Maps of the mean absolute error, mean over seeds, all on one scale; black is no error."""
+    """Draw for each kind of autoencoder a map of the mean absolute error, mean over seeds, all on one scale; black is
+    no error."""
     maps = {kind: torch.stack([run.arrays["mae"][0, 0] for run in members]).mean(0) for kind, members in kinds.items()}
     largest, across = max(float(error.max()) for error in maps.values()) or 1.0, min(3, len(maps))
     rows = math.ceil(len(maps) / across)
@@ -99,7 +102,8 @@ def maps_figure(kinds: Kinds) -> Figure:
 
 @styled
 def curves_figure(kinds: Kinds) -> Figure:
-    """Error during training, geometric mean over seeds; a line style for each fill, a colour for each variant."""
+    """Draw the error on held-out pictures during training, geometric mean over seeds: a line style for each fill, a
+    colour for each variant."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.2))
     lines = dict(zip(("", *FILLS), (DASHES[2], DASHES[1], DASHES[0]), strict=True))
     curves = {kind: mean_curve(members) for kind, members in kinds.items()}
@@ -118,7 +122,8 @@ def curves_figure(kinds: Kinds) -> Figure:
 
 
 def mean_curve(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
-    """Steps at which the error was recorded, and its geometric mean over the runs."""
+    """Learning curve of several runs: the steps at which the error on held-out pictures was recorded, and its geometric
+    mean over the runs."""
     curves = torch.stack([run.arrays["curve"].double() for run in runs]).clamp(min=1e-12)
     errors = curves.log().mean(0).exp().tolist()
     total, looks = int(runs[0].record["cost"]["steps"]), int(runs[0].config["looks"])
@@ -127,6 +132,6 @@ def mean_curve(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
 
 
 def steps_to(goal: float, steps: Sequence[float], errors: Sequence[float]) -> str:
-    """The first of the steps at which the error is down to the goal, or "never"."""
+    """Text with the first of the steps at which the error is down to the goal, or "never"."""
     reached = [step for step, error in zip(steps, errors, strict=True) if error <= goal]
     return f"{reached[0]:.0f}" if reached else "never"

@@ -16,9 +16,9 @@ from racecar_lab.experiments.smoke.splitting import evenly_spaced
 from racecar_lab.training.recipe import Batch, Call
 
 LOOK_PICTURES = 64
-"""Number of held-out pictures for the error during training."""
+"""Largest number of held-out pictures with which the error is measured during training."""
 MAP_SQUARE = 4
-"""Side of the squares over which a map of the error is averaged, so that records stay small."""
+"""Side in pixels of the squares over which a map of the error is averaged, so that records stay small."""
 
 
 def rebuild(autoencoder: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
@@ -27,18 +27,20 @@ def rebuild(autoencoder: Call, batch: Batch, networks: Mapping[str, nn.Module]) 
 
 
 def error(network: nn.Module, x: Tensor) -> Tensor:
-    """Mean square error of a network's outputs for pictures x (N, C, H, W)."""
+    """Mean square error between a network's outputs for pictures x (N, C, H, W) and these."""
     return (outputs(network, x) - x).square().mean()
 
 
 def look(model: Any, task: Task) -> dict[str, Tensor]:
-    """The error on some held-out pictures, recorded during training."""
+    """Return the autoencoder's error on some held-out pictures. The trainer calls this at several moments of a
+    training."""
     indices = evenly_spaced(torch.arange(len(task.test)), LOOK_PICTURES).to(task.test.x.device)
     return {"error": error(model["autoencoder"], task.test.x[indices])}
 
 
 def measure_autoencoder(trained: Trained, tables: dict[str, Any]) -> Measured:
-    """Errors on held-out pictures, with arrays for the figures; in a search, only the metrics that it needs."""
+    """Errors of an autoencoder on held-out pictures, with arrays for the figures; in a search, only the metrics that it
+    needs. ``tables`` are recorded beside them."""
     network: nn.Module = trained.model["autoencoder"]  # type: ignore[index]
     kind, split = trained.task.evaluated
     rebuilt = outputs(network, split.x)

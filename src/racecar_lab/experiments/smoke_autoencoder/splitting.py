@@ -15,16 +15,18 @@ from racecar_lab.experiments.smoke.splitting import evenly_spaced
 from racecar_lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
 
 VIEWS = {"train": (0, 1, 2), "valid": (3,), "test": (4,)}
-"""Split → cameras of the plume."""
+"""Training, validation and test set → numbers of the cameras from whose views of the real plume it has frames."""
 EARLY = 2 / 3
-"""Share of the frames, from the first one on, to train on. Test frames are later ones, from another camera."""
+"""Share of the real plume's frames, from the first one on, that is trained on. Test frames are later ones, from another
+camera."""
 BLOCKS = {"train": (0.0, 0.5), "valid": (0.5, 0.7), "test": (0.7, 1.0)}
-"""Split → first and last share of the photographs, in order: neighbours may be crops of one picture, so each block is
-    contiguous."""
+"""Training, validation and test set → where its block of the photographs begins and ends, as shares of their number.
+The blocks are contiguous, as neighbours may be crops of one picture."""
 
 
 def real_tasks(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]:
-    """Tasks B2, the plume, and B3, the photographs: (N, 3, 64, 64) in [0, 1]; labels are views, or 0.
+    """Tasks B2, the plume, and B3, the photographs: pictures (N, 3, 64, 64) in [0, 1]. Labels are numbers of cameras in
+    B2, and 0 in B3.
 
     In a search the validation pictures replace the test pictures. There are no more test pictures than for the
     simulations.
@@ -47,7 +49,8 @@ def real_tasks(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str,
 
 @lru_cache(maxsize=1)
 def load_pictures(folder: Path | None) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Pictures, views and frames of the plume, and photographs with labels; cached for further jobs of the process."""
+    """Load the real smoke: pictures, camera numbers and frame numbers of the plume, and photographs with labels; cached
+    for further jobs of the process."""
     plume, view = smoke_real.SMOKE_REAL.load(folder, "plume")
     photographs, labels = smoke_real.SMOKE_REAL.load(folder, "photographs")
     return (plume.float() / 255, view, smoke_real.frames(folder)), (photographs.float() / 255, labels)

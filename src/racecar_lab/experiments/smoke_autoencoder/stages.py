@@ -8,20 +8,22 @@ from racecar_lab.experiment import Stage
 from racecar_lab.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
 
 TASKS = {"B1": "simulated smoke", "B2": "the real plume", "B3": "photographs of smoke"}
-"""Task → its description."""
+"""Name of a task → its description."""
 FILLS = {"decoder": "its decoder", "both": "both halves"}
-"""Fill → the part of an autoencoder that takes weights from stage A, smoke's generator."""
+"""Fill → description of the part of an autoencoder that takes weights from stage A, smoke's generator."""
 CHANNELS = {"B1": 1, "B2": 3, "B3": 3}
-"""Task → colours of its pictures."""
+"""Task → number of colours (channels) of its pictures."""
 
 
 def stage_name(task: str, fill: str = "") -> str:
-    """Name of a stage, as "AB1-both"; from scratch, the name of the task."""
+    """Name of the stage that trains an autoencoder on a task: as "AB1-both" with weights from stage A; from scratch
+    (``fill`` "") the name of the task."""
     return f"A{task}-{fill}" if fill else task
 
 
 def autoencoder_stages(epochs: int) -> tuple[Stage, ...]:
-    """Stages of every fill on every task for all variants, as controls; from scratch there is only Std."""
+    """All stages: on every task autoencoders with each fill, the part that takes weights from stage A, for all
+    variants; and one from scratch, for Std only."""
     stages = []
     for task in TASKS:
         for fill, part in FILLS.items():
@@ -33,9 +35,12 @@ def autoencoder_stages(epochs: int) -> tuple[Stage, ...]:
 
 
 def autoencoder(stage: Stage, widths: tuple[int, ...], source: nn.Sequential | None) -> nn.ModuleDict:
-    """Encoder and decoder, (N, C, 64, 64) → (N, 1, 16, 16) → (N, C, 64, 64). Halves that take
-    no weights from ``source`` have He's initialisation. All layers are initialised first, so that both fills have the
-    same new layers."""
+    """Make encoder and decoder, (N, C, 64, 64) → (N, 1, 16, 16) → (N, C, 64, 64). The decoder, or both halves, take
+    weights from ``source``, as the stage's name says; None: neither.
+
+    All other weights are He's. They are drawn for all layers first, so that they do not depend on the part that is
+    filled.
+    """
     channels = CHANNELS[stage.task]
     front, decoder = encoder(widths, channels), generator(widths, channels)
     for layer in (*weighted(front), *weighted(decoder)):

@@ -29,7 +29,8 @@ from racecar_lab.streams.nets import stream_net
 from racecar_lab.training.variants import Variant
 
 MEANINGS = {"shrink-and-perturb": "p", "redo": "τ", "continual-backprop": "ρ"}
-"""Change of parameters → the symbol of its weight in the literature. That of all other methods is λ."""
+"""Way in which a method changes parameters → the symbol of its weight in the literature. The symbol of all other
+methods is λ."""
 HELD = 1 / 6
 """Share of the training pictures that a search holds out, on streams whose tasks have test pictures."""
 
@@ -60,7 +61,8 @@ class Streams(Experiment[StreamsConfig]):
     )
 
     def variant(self, name: str) -> Variant:
-        """The method of this name, as the variant that reports show."""
+        """Describe the method of this name for reports, as a ``Variant``: name, explanation, and symbol of its
+        weight."""
         method = method_of(name)
         symbol = MEANINGS.get(method.change, "share" if method.coupling == "ratio" else "λ")
         meaning = symbol if method.weights else ""
@@ -73,7 +75,7 @@ class Streams(Experiment[StreamsConfig]):
         return () if config.shipped else (config.protocol.source,)
 
     def data(self, config: StreamsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Task "A" with the pictures from which all tasks of the stream are drawn, the same for every seed."""
+        """One task, "A": the pictures from which all tasks of the stream are drawn, the same for every seed."""
         return {"A": pool_of(config, folder)}
 
     def network(self, config: StreamsConfig, dropout: float = 0.0) -> nn.Module:
@@ -91,12 +93,12 @@ class Streams(Experiment[StreamsConfig]):
         return usual(method_of(variant))[0]
 
     def reverse(self, config: StreamsConfig) -> dict[str, Any]:
-        """Settings of the paper's reverse loss, for the methods RR and lRR."""
+        """Arguments of ``Racecar``: the paper's reverse loss, for the methods RR and lRR."""
         return {"scale": "sum", "gradient": "both", "reduction": "sum", "weight": {"*": 1.0, "head": 0.0}}
 
     def search_for(self, config: StreamsConfig) -> Search | None:
-        """The search for this configuration. Where tasks have test pictures, it goes by held-out training pictures in
-        their place."""
+        """The search for settings with this configuration. Where tasks have test pictures, it judges by held-out
+        training pictures in their place."""
         valid = HELD if config.protocol.tested else 0.0
         metric = replace(config, valid=config.valid or valid).judged_by
         return replace(self.search, valid=valid, metric=metric, beside=(f"first_{metric}",))

@@ -21,13 +21,13 @@ from racecar_lab.claim import Claim
 from racecar_lab.experiments.streams.config import PROTOCOLS
 
 SEEDS = 20
-"""Smallest number of seeds by which a claim is judged."""
+"""Smallest number of seeds with which a claim is judged."""
 MARGIN = 0.02
-"""Largest difference in accuracy between methods that are claimed to be the same."""
+"""Largest difference in accuracy between two methods that are claimed to be the same."""
 
 
 class StreamCell(NamedTuple):
-    """A stream and a net, on which methods are compared."""
+    """A stream, a net and its norm, with which methods are compared."""
 
     stream: str
     net: str
@@ -50,32 +50,34 @@ CELLS = tuple(
         ("pairs", "kumar", "batch"),
     )
 )
-"""All streams and nets for which there are claims. MLPs have norm "none": on them a norm is a method (LayerNorm,
-linear + LayerNorm)."""
+"""All streams and nets for which there are claims. MLPs have norm "none": on them a norm is a method (LayerNorm, linear
++ LayerNorm)."""
 REGULARISERS = ("L2", "L2 Init", "Shrink & Perturb", "Orthogonality", "Parseval", "Spectral", "Spectral without head")
-"""Methods with a penalty or Shrink & Perturb."""
+"""Names of methods that regularise, by a penalty or by Shrink & Perturb; "linear" is compared with each."""
 OTHERS = ("LayerNorm", "BatchNorm", "CReLU", "ReDo", "Continual backprop")
-"""Norms, CReLU, and methods that reinitialise units."""
+"""Names of methods that "linear" is compared with and that are no regularisers: norms, CReLU, and methods that
+reinitialise units."""
 WITH_NORM = ("L2", "L2 Init", "Orthogonality", "Spectral", "Spectral without head")
-"""The regularisers that are compared on nets with batch norm."""
+"""Names of the regularisers that "linear" is compared with on nets with batch norm."""
 
 
 @dataclass(frozen=True)
 class StreamQuestion:
-    """A question, and the methods that are compared to answer it."""
+    """A question about a method, and the methods that it is compared with to answer it."""
 
     text: str
     better: str
-    """The method that is claimed to be better."""
+    """Name of the method that is claimed to be better, or, if ``same``, as good."""
     than: tuple[str, ...]
-    """The methods that it is compared with, one claim for each, on nets without norm."""
+    """Names of the methods that ``better`` is compared with on nets without norm, one claim for each."""
     than_with_norm: tuple[str, ...] = ()
-    """Likewise on nets with batch norm."""
+    """Names of the methods that ``better`` is compared with on nets with batch norm, one claim for each; empty: no
+    claims there."""
     same: bool = False
-    """Whether the claim is that both methods are the same, within ``MARGIN``."""
+    """True: the claims are that both methods are the same, within ``MARGIN``; False: that ``better`` is better."""
 
     def rivals(self, cell: StreamCell) -> tuple[str, ...]:
-        """The methods that ``better`` is compared with on this stream and net."""
+        """Names of the methods that ``better`` is compared with on this stream and net."""
         return self.than if cell.norm == "none" else self.than_with_norm
 
 
@@ -95,7 +97,7 @@ QUESTIONS = (
 
 
 def claim(question: StreamQuestion, cell: StreamCell, than: str) -> Claim:
-    """The claim of a question that compares ``question.better`` with the method ``than`` on a stream and net."""
+    """Make the claim that compares ``question.better`` with the method ``than`` on a stream and net."""
     text = f"{question.better} within {100 * MARGIN:g} points of" if question.same else f"{question.better} beats"
     where = {**cell._asdict(), "optimiser": "adam"}
     margin = MARGIN if question.same else None
@@ -110,9 +112,9 @@ CLAIMS: dict[tuple[StreamQuestion, StreamCell], Sequence[Claim]] = {
     for cell in CELLS
     if question.rivals(cell)
 }
-"""All claims, by the question that they answer and the stream and net that they are about."""
+"""All claims: (question, stream and net) → the claims that answer the question there."""
 
 
 def all_claims() -> tuple[Claim, ...]:
-    """All claims in one tuple."""
+    """All claims of the experiment streams in one tuple."""
     return tuple(claim for claims in CLAIMS.values() for claim in claims)

@@ -1,4 +1,4 @@
-"""Grouping of runs: by the conditions that compared methods share, and by method."""
+"""Grouping of the runs of streams: by the conditions that compared methods share, and by method."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Conditions(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Conditions:
-        """The conditions of a recorded configuration, in which 0 stands for the number of the stream's protocol."""
+        """Read the conditions from a recorded configuration, in which 0 stands for the number of the stream's
+        protocol."""
         protocol = PROTOCOLS[config["stream"]]
         numbers = {name: config[name] or getattr(protocol, name) for name in ("tasks", "passes", "images", "batch")}
         others = {name: config[name] for name in ("stream", "net", "norm", "optimiser", "valid", "shipped")}
@@ -42,18 +43,19 @@ class Conditions(NamedTuple):
 
     @property
     def cell(self) -> StreamCell:
-        """Stream, net and norm, for which claims are made."""
+        """The stream, net and norm of these conditions, for which claims are made."""
         return StreamCell(self.stream, self.net, self.norm)
 
     @property
     def judged_by(self) -> str:
-        """Name of the metric by which methods are compared; of held-out training pictures if there are any."""
+        """Name of the metric by which methods are compared: that of the stream's claims, measured on held-out training
+        pictures if ``valid`` is not 0."""
         metric = PROTOCOLS[self.stream].metric
         return metric.replace("test", "valid") if self.valid else metric
 
     @property
     def difference(self) -> str:
-        """Differences from the published protocol, in words; empty if there are none."""
+        """Differences of these conditions from the published protocol, in words; empty if there are none."""
         protocol = PROTOCOLS[self.stream]
         changes = [
             f"{name} changed from the usual {getattr(protocol, name)}"
@@ -74,12 +76,13 @@ class Conditions(NamedTuple):
 
 
 def by_conditions(runs: Sequence[Run]) -> Mapping[Conditions, list[Run]]:
-    """Runs grouped by their conditions, sorted as by :func:`sort_conditions`."""
+    """Conditions → the runs with them, sorted by stream in the order of ``PROTOCOLS``, then by net, nets without norm
+    first."""
     return sort_conditions(collect((Conditions.of(run.config), run) for run in runs))
 
 
 def sort_conditions(values: Mapping[Conditions, T]) -> dict[Conditions, T]:
-    """The mapping sorted by stream in the order of ``PROTOCOLS``, then by net, nets without norm first."""
+    """Sort a mapping by stream in the order of ``PROTOCOLS``, then by net, nets without norm first."""
     streams, norms = list(PROTOCOLS), ("none", "layer", "batch")
 
     def position(conditions: Conditions) -> tuple[int, str, int, Conditions]:
@@ -89,13 +92,13 @@ def sort_conditions(values: Mapping[Conditions, T]) -> dict[Conditions, T]:
 
 
 def judged_runs(runs: Sequence[Run]) -> list[Run]:
-    """The runs by which claims are judged: finished ones with settings that a search chose, without quick runs and the
-    runs of searches."""
+    """Keep the runs by which claims are judged: finished ones with settings that a search chose, without quick runs and
+    the runs of searches."""
     return [run for run in runs if run.finished and not run.purpose and run.record.get("tuned")]
 
 
 def by_method(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
-    """Runs grouped by the name of their method, in the order of ``METHODS``, unknown methods last."""
+    """Name of a method → its runs, in the order of ``METHODS``, unknown methods last."""
     groups, order = collect((run.variant, run) for run in runs), list(METHODS)
     return {
         method: groups[method]

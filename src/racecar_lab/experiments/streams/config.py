@@ -11,10 +11,10 @@ from racecar_lab.streams import METHODS, Method
 from racecar_lab.streams.nets import Norm
 
 CHOOSING = 1000
-"""The first seed of a search: seeds from this one on make the streams on which settings are chosen, smaller seeds make
+"""The first seed of a search. Seeds from this one on make the streams on which settings are chosen, smaller seeds make
 the streams by which claims are judged."""
 USED = ("lr", "batch", "optimiser", "valid")
-"""The fields of ``Config`` that streams use; the others have no meaning here."""
+"""Names of the fields of ``Config`` that streams use; the others have no meaning here."""
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class Protocol:
 
     title: str
     source: Source
-    """Data set of the pictures."""
+    """Data set from which the pictures of all tasks are drawn."""
     classes: int
     """Number of classes in each task, and of the net's outputs."""
     tasks: int
-    """Number of tasks."""
+    """Number of tasks in the stream."""
     passes: int
     """Number of passes over the samples of each task."""
     images: int
     """Number of training pictures of each task."""
     batch: int
-    """Batch size."""
+    """Number of samples in a batch."""
     difference: str
-    """Difference from the published protocol, in words; empty if there is none."""
+    """Difference of this protocol from the published one, in words; empty if there is none."""
     tested: bool = False
-    """Whether tasks have test pictures."""
+    """True if tasks have test pictures."""
     zero_head: bool = False
-    """Whether the head's parameters are set to 0 at the beginning of each task."""
+    """True if the parameters of the head, the last layer, are set to 0 at the beginning of each task."""
     metric: str = "online_accuracy"
     """Name of the metric by which claims are judged."""
 
@@ -65,35 +65,38 @@ PROTOCOLS = {
         "CIFAR-100 has 50 pairs at a time, classes are paired anew after every 50 tasks",
     ),
 }  # fmt: skip
-"""The streams by name. Pictures are in [0, 1], and weights are initialised as PyTorch does."""
+"""Name of a stream → its protocol. In all of them pictures are in [0, 1], and weights are initialised as PyTorch
+does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamsConfig(Config):
-    """Configuration of a run. Where a field is 0, the number of the stream's protocol is used."""
+    """Configuration of a run of streams. Where tasks, passes, images or batch is 0, the number of the stream's protocol
+    is used."""
 
     stackable = ("lr", "second")
     stream: Literal["permuted", "labels", "cifar-labels", "pairs"] = "permuted"
     net: Literal["mlp2", "mlp3", "mlp6", "kumar", "conv3"] = "mlp3"
-    """An MLP with 2, 3 or 6 hidden layers of 100 units, the convolutional net of Kumar et al., or 3 convolutions."""
+    """Network: an MLP with 2, 3 or 6 hidden layers of 100 units, the convolutional net of Kumar et al., or 3
+    convolutions."""
     norm: Norm = "none"
-    """Norm of every method's net; with "none" a net has the norm of its method, if any."""
+    """Norm in the nets of all methods; "none": a net has the norm that its method adds, if any."""
     tasks: int = 0
-    """Number of tasks."""
+    """Number of tasks in the stream; 0: that of the stream's protocol."""
     passes: int = 0
-    """Number of passes over the samples of each task."""
+    """Number of passes over the samples of each task; 0: that of the stream's protocol."""
     images: int = 0
-    """Number of training pictures of each task."""
+    """Number of training pictures of each task; 0: that of the stream's protocol."""
     tests: int = 1000
     """Largest number of test pictures of each task."""
     second: float = 0.0
-    """The method's second number: σ of Shrink & Perturb, steps between ReDo's checks, maturity of continual backprop;
+    """Second number of the method: σ of Shrink & Perturb, steps between ReDo's checks, maturity of continual backprop;
     0: the usual one."""
     lr: float = 1e-3
     epochs: int = 1
-    """Always 1: ``passes`` takes its place."""
+    """Number of epochs: always 1, as ``passes`` takes its place."""
     shipped: bool = False
-    """Use the forty digits that are part of racecar instead of the data set."""
+    """True: use the forty digits that are part of racecar instead of the data set."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,37 +113,38 @@ class StreamsConfig(Config):
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol of the stream."""
+        """The settings of this stream that are usual here: how its tasks are made and trained on."""
         return PROTOCOLS[self.stream]
 
     @property
     def length(self) -> int:
-        """Number of tasks."""
+        """Number of tasks in the stream, as configured, or else that of its protocol."""
         return self.tasks or self.protocol.tasks
 
     @property
     def repeats(self) -> int:
-        """Number of passes over the samples of each task."""
+        """Number of passes over the samples of each task, as configured, or else that of the stream's protocol."""
         return self.passes or self.protocol.passes
 
     @property
     def size(self) -> int:
-        """Number of training pictures of each task."""
+        """Number of training pictures of each task, as configured, or else that of the stream's protocol."""
         return self.images or self.protocol.images
 
     @property
     def size_of_batch(self) -> int:
-        """Batch size."""
+        """Number of samples in a batch, as configured, or else that of the stream's protocol."""
         return self.batch or self.protocol.batch
 
     @property
     def judged_by(self) -> str:
-        """Name of the metric of claims, or, if pictures are held out for a search, of the metric on those."""
+        """Name of the metric by which claims are judged, measured on held-out training pictures if ``valid`` is not
+        0."""
         return self.protocol.metric.replace("test", "valid") if self.valid else self.protocol.metric
 
 
 def method_of(name: str, norm: Norm = "none") -> Method:
-    """The method of this name, on a net with the given norm.
+    """Return the method of this name, for a net with the given norm.
 
     Raises:
         ValueError: there is no such method, or it does not work with the norm.

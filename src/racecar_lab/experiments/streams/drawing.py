@@ -1,4 +1,5 @@
-"""Drawing the tasks of a stream from the seed alone, so that all methods see the same tasks, in stacks of any size."""
+"""Drawing the tasks of a stream from the seed alone, so that all methods see the same tasks, however many nets train at
+once."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ class DrawnTask(NamedTuple):
     """One task of one seed, as indices into the pool of pictures."""
 
     chosen: Tensor
-    """Indices of its training pictures in the training pool, (P,)."""
+    """Indices of the task's training pictures in the training pool, (P,)."""
     y: Tensor
-    """Labels of the training pictures, (P,)."""
+    """Labels of the task's training pictures, (P,)."""
     tests: Tensor
-    """Indices of its test pictures in the test pool, (T,); T is 0 for tasks without test pictures."""
+    """Indices of the task's test pictures in the test pool, (T,); T is 0 for tasks without test pictures."""
     test_y: Tensor
-    """Labels of the test pictures, (T,)."""
+    """Labels of the task's test pictures, (T,)."""
     pixels: Tensor | None = None
     """Permutation of the pixels, (D,): for every pixel the one that it is taken from. None: no permutation."""
 
 
 def draw_task(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTask:
-    """The task with this number, from 0, of the stream with this seed."""
+    """Draw the task with this number, from 0, of the stream with this seed."""
     of_task, empty = _generator(config, seed, "task", number), torch.empty(0, dtype=torch.long)
     if config.stream == "pairs":
         return _pair(config, pool, seed, number)
@@ -44,14 +45,16 @@ def draw_task(config: StreamsConfig, pool: Task, seed: int, number: int) -> Draw
 
 
 def order(config: StreamsConfig, samples: int, seed: int, number: int, repeat: int) -> Tensor:
-    """The batches of one pass over a task, as indices of samples, (steps, batch), without an incomplete last batch."""
+    """Draw the batches of one pass over a task, as indices of samples, (steps, batch), without an incomplete last
+    batch. ``number`` is that of the task, ``repeat`` that of the pass."""
     shuffled = torch.randperm(samples, generator=_generator(config, seed, "order", number, repeat))
     batch = config.size_of_batch
     return shuffled[: samples // batch * batch].view(-1, batch)
 
 
 def _pair(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTask:
-    """A task of stream "pairs": two classes. After all classes were used, they are paired anew."""
+    """Draw a task of the stream "pairs": two classes, labelled 0 and 1. After all classes were used, they are paired
+    anew."""
     kinds = torch.arange(int(pool.train.y.max()) + 1)
     turn, place = divmod(number, len(kinds) // 2)
     pair = kinds[torch.randperm(len(kinds), generator=_generator(config, seed, "pairs", turn))][2 * place :][:2]
@@ -67,16 +70,18 @@ def _pair(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTas
 
 
 def _generator(config: StreamsConfig, seed: int, *what: object) -> torch.Generator:
-    """The random generator for the purpose ``what`` in the stream with this seed."""
+    """Make the random generator for the purpose ``what`` in the stream with this seed."""
     return rng.generator("streams", config.stream, seed, *what)
 
 
 class Stream:
-    """The tasks of E nets, on their device; nets with the same seed have the same tasks.
+    """The streams on which E nets are trained, on their device; nets with the same seed have the same tasks.
 
     Args:
+        config: the configuration of all nets.
         pool: the pictures from which tasks are drawn, on the CPU.
         seeds: a seed for each net.
+        device: where the nets are trained.
     """
 
     def __init__(self, config: StreamsConfig, pool: Task, seeds: Sequence[int], device: torch.device | str) -> None:
@@ -88,7 +93,7 @@ class Stream:
         """Number of training pictures of each task."""
 
     def task(self, number: int) -> StreamTask:
-        """The task with this number, from 0, of every seed."""
+        """Draw the task with this number, from 0, for every seed."""
         tasks = [draw_task(self.config, self.pool, seed, number) for seed in self.seeds]
         chosen, y, tests, test_y = (self._moved(torch.stack([task[i] for task in tasks])) for i in range(4))  # type: ignore[misc]
         pixels = [task.pixels for task in tasks if task.pixels is not None]
@@ -97,20 +102,22 @@ class Stream:
         )
 
     def order(self, number: int, repeat: int) -> Tensor:
-        """The batches of one pass over a task, (steps, seeds, batch), on the device; see the function ``order``."""
+        """Draw the batches of one pass over a task for every seed, as indices of samples, (steps, seeds, batch), on the
+        device. ``number`` is that of the task, ``repeat`` that of the pass."""
         return self._moved(
             torch.stack([order(self.config, self.samples, seed, number, repeat) for seed in self.seeds], 1)
         )
 
     def _moved(self, x: Tensor) -> Tensor:
-        """A tensor of the CPU on the stream's device, copied without waiting."""
+        """Copy a tensor from the CPU to the stream's device, without waiting."""
         return x.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else x
 
 
 class StreamTask:
-    """The same task of all S seeds of a stream; its methods return samples for all E nets.
+    """The tasks with one number for all S seeds of a stream. Its methods return samples for all E nets.
 
     Args:
+        stream: the stream of the tasks.
         indices: the drawn tasks of all seeds, each field (S, …).
     """
 
@@ -123,12 +130,12 @@ class StreamTask:
         return x[self.stream.seed_of_net], self.indices.y.gather(1, at)[self.stream.seed_of_net]
 
     def test(self, at: slice) -> tuple[Tensor, Tensor]:
-        """Test samples (E, N, *shape) and labels (E, N) of a slice of the task's test pictures."""
+        """Test samples (E, N, *shape) and labels (E, N) for a slice of the task's test pictures."""
         x = self._permuted(self.stream.test_x[self.indices.tests[:, at]])
         return x[self.stream.seed_of_net], self.indices.test_y[:, at][self.stream.seed_of_net]
 
     def _permuted(self, x: Tensor) -> Tensor:
-        """Samples (S, N, *shape) with their pixels permuted, if the task permutes pixels."""
+        """Samples (S, N, *shape) with their pixels permuted; unchanged if the task permutes none."""
         if self.indices.pixels is None:
             return x
         return x.flatten(2).gather(2, self.indices.pixels[:, None].expand(-1, x.shape[1], -1)).view(x.shape)

@@ -27,16 +27,16 @@ DRAWN = {
     "Spectral": ("#8C510A", "v"), "LayerNorm": ("#56B4E9", "D"), "CReLU": ("#009E73", "P"), "linear": ("#D55E00", "X"),
     "linear + CReLU": ("#CC79A7", "*"), "Reset": ("#0072B2", "h"),
 }  # fmt: skip
-"""The methods in the figure of accuracy over the tasks, with colour and marker. The tables have all methods, but more
-lines could not be told apart."""
+"""Names of the methods in the figure of accuracy over the tasks → colour and marker. The tables have all methods, but
+more lines could not be told apart."""
 POINTS = 25
-"""Largest number of points on a line; each is the mean over equally many tasks."""
+"""Largest number of points on a line of accuracy over the tasks; each is the mean over equally many tasks."""
 HEIGHT = 3.2
-"""Height of a panel in inches."""
+"""Height in inches of a panel of accuracy over the tasks."""
 
 
 def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figures by title: accuracy over the tasks, then the claims on each stream and net."""
+    """Title → figure: accuracy over the tasks, then the claims on each stream and net."""
     chosen = judged_runs(runs)
     runs = chosen or [run for run in runs if run.finished and run.purpose != "search"]
     findings = findings_of(experiment, chosen) if chosen else []
@@ -56,7 +56,7 @@ def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, F
 
 
 def _without_cell(finding: Finding, cell: str) -> Finding:
-    """The finding with a claim that does not begin with the stream and net, which the figure's title has."""
+    """Shorten a finding's claim: leave out the stream and net at its beginning, which the figure's title has."""
     return replace(finding, claim=replace(finding.claim, text=finding.claim.text.removeprefix(f"{cell}: ")))
 
 
@@ -68,7 +68,7 @@ def panels_of(runs: Sequence[Run]) -> dict[Conditions, dict[str, list[Tensor]]]:
 
 
 def _lines(conditions: Conditions, runs: Sequence[Run]) -> dict[str, list[Tensor]]:
-    """Method → the accuracy of each net on every task, for the methods that are drawn."""
+    """Name of a method → the accuracy of each of its nets on every task, (tasks,); only for methods that are drawn."""
     name = conditions.judged_by.removesuffix("_accuracy")
     nets = {
         method: [run.arrays[name] for run in runs_of_method if name in run.arrays]
@@ -79,8 +79,8 @@ def _lines(conditions: Conditions, runs: Sequence[Run]) -> dict[str, list[Tensor
 
 @styled
 def over_tasks(panels: Mapping[Conditions, Mapping[str, Sequence[Tensor]]]) -> Figure:
-    """The figure of accuracy over the tasks: a panel for each of the conditions, with a line for each method, the mean
-    over its nets, and a band of its 95 % interval."""
+    """Draw accuracy over the tasks: a panel for each of the conditions, with a line for each method, the mean over its
+    nets, and a band of its 95 % interval."""
     figure, axes = new_figure(len(panels), 1, (WIDTH, HEIGHT * len(panels)))
     labels = []
     for (axis,), (conditions, lines) in zip(axes, panels.items(), strict=True):

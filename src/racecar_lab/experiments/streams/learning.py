@@ -16,9 +16,10 @@ from racecar_lab.streams import DESIGNS, Method, MethodSetting, StreamStack
 from racecar_lab.training.curves import short
 
 LOOKS = 10
-"""Number of tasks after which units and weights are measured; they are evenly spaced and end with the last task."""
-LOOKED_AT = 256
-"""Largest number of samples with which units are measured."""
+"""Largest number of tasks after which units and weights are measured; they are evenly spaced and end with the last
+task."""
+UNIT_SAMPLES = 256
+"""Largest number of training samples on which the units of a net are measured, such as the share of dead ones."""
 AT_ONCE = 250
 """Number of test pictures of each net that are classified at once."""
 
@@ -53,22 +54,22 @@ class Learning:
         self.per_pass = self.stream.samples // config.size_of_batch
         self.total, self.done = self.per_pass * config.repeats * config.length, 0
         self.looks = sorted({round((i + 1) * config.length / LOOKS) - 1 for i in range(LOOKS)} - {-1})
-        """Numbers of the tasks after which units and weights are measured."""
+        """Numbers, from 0, of the tasks after which units and weights are measured."""
         count = len(seeds)
         self.right = torch.zeros(count, device=device)
-        """Sum over the steps of the present task of each net's accuracy on the batch, (E,)."""
+        """Accuracy of each net on its batch, summed over the steps of the present task, (E,)."""
         self.accuracies = {name: torch.zeros(config.length, count, device=device) for name in ("online", "test")}
-        """Accuracy on every task, (tasks, E): while learning it, and on its test pictures."""
+        """Accuracy on every task, (tasks, E): "online", while learning it, and "test", on its test pictures."""
         self.measures: dict[str, list[Tensor]] = {}
-        """Measures of units and weights by name, (E,) after each of the tasks ``looks``."""
+        """Name of a measure of units or weights → its values (E,) after each of the tasks ``looks``."""
         self.seconds, self.timed = 0.0, 0
-        """Seconds that were spent on timed steps, and the number of these."""
+        """Seconds that were spent on steps that were timed, and the number of these steps."""
         self._task: tuple[int, StreamTask, StreamTask | None] | None = None
         self._warm = False
 
     @property
     def over(self) -> bool:
-        """Whether all steps are done."""
+        """True when all steps of the training are done."""
         return self.done >= self.total
 
     def advance(self) -> None:
@@ -91,7 +92,8 @@ class Learning:
             self._measure(number, task)
 
     def _tasks(self, number: int) -> tuple[StreamTask, StreamTask | None]:
-        """The task with this number, and, for a method that takes h from an earlier task, the one before; else None."""
+        """The task with this number, and the one before, if the method's penalty takes its h, inputs of layers, from an
+        earlier task; else None."""
         if self._task is None or self._task[0] != number:
             needed = self.method.h_from == "earlier" and number > 0
             self._task = number, self.stream.task(number), self.stream.task(number - 1) if needed else None
@@ -105,13 +107,13 @@ class Learning:
             right = sum((self.nets.outputs(x).argmax(2) == y).sum(1) for x, y in parts)
             self.accuracies["test"][number] = right / count
         if number in self.looks:
-            first = torch.arange(min(LOOKED_AT, self.stream.samples), device=self.stream.device)
+            first = torch.arange(min(UNIT_SAMPLES, self.stream.samples), device=self.stream.device)
             x, _ = task.batch(first.expand(len(self.stream.seeds), -1))
             for name, values in self.nets.metrics(x).items():
                 self.measures.setdefault(name, []).append(values)
 
     def state_dict(self) -> dict[str, Any]:
-        """The nets, and what was measured so far, for a checkpoint."""
+        """State of the training for a checkpoint: the nets, and what was measured so far."""
         return {
             "nets": self.nets.state_dict(),
             "done": self.done,
@@ -123,7 +125,7 @@ class Learning:
         }
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Continue from a checkpoint."""
+        """Restore nets and measurements from a checkpoint, to continue the training."""
         self.nets.load_state_dict(saved["nets"])
         self.right.copy_(saved["right"])
         for name, values in self.accuracies.items():
@@ -134,11 +136,12 @@ class Learning:
 
     @property
     def step_s(self) -> float:
-        """Seconds for a step of all nets; 0 if there was only one pass, as the first one is not timed."""
+        """Mean time in seconds of a training step of all nets together; 0 if there was only one pass, as the first one
+        is not timed."""
         return self.seconds / self.timed if self.timed else 0.0
 
     def finite(self) -> list[bool]:
-        """Whether the weights of each net are finite at the end."""
+        """For each net, True if all its weights are finite."""
         finite = [values.flatten(1).isfinite().all(1) for values in self.nets.state["parameters"].values()]
         return torch.stack(finite).all(0).tolist()
 

@@ -13,11 +13,12 @@ from racecar_lab.experiments.streams.config import StreamsConfig
 from racecar_lab.training import rng
 
 SHIPPED = 3
-"""Number of training pictures among the four shipped digits of each class; the fourth is a test picture."""
+"""Number of training pictures among the four digits of each class that come with racecar; the fourth is a test
+picture."""
 
 
 def pool_of(config: StreamsConfig, folder: Path | None) -> Task:
-    """The training and test pictures from which tasks are drawn, in [0, 1].
+    """Load the training and test pictures from which tasks are drawn, in [0, 1].
 
     With ``config.valid`` > 0 this share of each class of the training files takes the place of the test files, which
     are not opened.
@@ -57,5 +58,5 @@ def _held_out(y: Tensor, share: float) -> Tensor:
 
 
 def _split(x: Tensor, y: Tensor) -> Split:
-    """Pictures of 0 to 255, scaled to [0, 1], with their labels."""
+    """Make a split of pictures with values of 0 to 255, scaled to [0, 1], and their labels."""
     return Split(x.float() / 255, y)

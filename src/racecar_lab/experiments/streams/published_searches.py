@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 SEARCHES = "tuned.jsonl"
-"""Name of the file, as ``benchmarks.publish`` writes it."""
+"""Name of the file with the published searches."""
 
 
 def published_scores(runs: Sequence[Run]) -> dict[Conditions, dict[str, SearchScores]]:
@@ -55,7 +55,7 @@ def scores_of_search(search: Mapping[str, Any]) -> tuple[Conditions, dict[str, S
 
 
 def _by_setting(rows: Sequence[Mapping[str, Any]], column: str) -> dict[SettingKey, float]:
-    """The numbers of a column of the tried settings, by setting; settings without a number are left out."""
+    """Setting → its number in a column of the tried settings; settings without a number are left out."""
     return {
         (row["lr"] or 0.0, row["weight"] or 0.0, row["second"] or 0.0): row[column]
         for row in rows

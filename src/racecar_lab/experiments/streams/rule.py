@@ -1,4 +1,4 @@
-"""The rule that answers each question from the verdicts of its claims; ``claims`` has it in words."""
+"""The rule that answers each question about the streams from the verdicts of its claims; ``claims`` has it in words."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def _answer(verdicts: Sequence[str]) -> Answer:
 
 
 def overall_answer(answer_by_cell: Mapping[StreamCell, Answer]) -> Answer:
-    """The answer to a question as a whole: that of all streams and nets on which it was run, "open" if these differ."""
+    """The answer to a question as a whole: the one of all streams and nets on which it was run, or "open" if they
+    differ."""
     different = {answer for answer in answer_by_cell.values() if answer != "not run"}
     return "not run" if not different else different.pop() if len(different) == 1 else "open"

@@ -14,7 +14,7 @@ from racecar_lab.streams.method import MethodSetting
 
 @dataclass(frozen=True)
 class StreamSearch(Search):
-    """A search over the 20 settings of every method. A user's learning rates and weights replace them."""
+    """A search over the 20 settings of every method of streams. A user's learning rates and weights replace them."""
 
     most: int = 80
 
@@ -23,7 +23,8 @@ class StreamSearch(Search):
         return "lr", "second"
 
     def candidates(self, name: str, optimiser: str, base: Mapping[str, float] | None = None) -> list[Setting]:
-        """The settings of a method that are tried first."""
+        """The settings of a method that a search tries first. ``base`` is not used: no search on streams builds on
+        another."""
         method = method_of(name)
         settings = method.settings(optimiser)
         rates, weights = self.lrs.get(optimiser), self.weights.get(name)
@@ -39,5 +40,5 @@ class StreamSearch(Search):
 
 
 def usual(method: Method) -> tuple[float, float]:
-    """Weight and second number of a method if no search chose them: the middle ones of those that are tried."""
+    """Weight and second number of a method if no search chose them: the middle ones of those that a search tries."""
     return method.weights[len(method.weights) // 2] if method.weights else (0.0, 0.0)

@@ -31,13 +31,13 @@ SHARES = {
     "first_test_accuracy": "first task, test, %",
     "dead_units": "dead units, %",
 }
-"""Metrics between 0 and 1, shown in per cent, with the titles of their columns."""
+"""Metrics between 0 and 1, shown in per cent → titles of their columns."""
 NUMBERS = {"effective_rank": "effective rank", "weight_norm": "weight norm", "linear_error": "error of linear"}
-"""All other metrics, with the titles of their columns."""
+"""Metrics that are not shown in per cent → titles of their columns."""
 
 
 def sentences_and_tables(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], list[Table]]:
-    """The notes and tables of a report. For runs by which claims are judged they begin with the answers to the
+    """Sentences and tables for the page. For runs by which claims are judged they begin with the answers to the
     questions; for the runs of a search they show the chosen settings, and whether one λ suits all streams."""
     judged = judged_runs(runs)
     runs = judged or [run for run in runs if run.finished]
@@ -68,7 +68,8 @@ def sentences_and_tables(experiment: Experiment[Any], runs: Sequence[Run]) -> tu
 
 
 def _protocol(runs: Sequence[Run]) -> str:
-    """The protocol of runs with the same conditions in words: lengths, difference from what was published, methods."""
+    """The protocol of runs with the same conditions in words: lengths, difference from the published one, and number of
+    methods."""
     conditions = Conditions.of(runs[0].config)
     return (
         f"{words.count(conditions.tasks, 'task')} of {words.count(conditions.images, 'picture')}, "
@@ -78,7 +79,8 @@ def _protocol(runs: Sequence[Run]) -> str:
 
 
 def results_table(conditions: Conditions, runs: Sequence[Run]) -> Table:
-    """The results of every method under the same conditions: its setting, and mean ± standard deviation over seeds."""
+    """Table of the results of every method under the same conditions: its setting, and mean ± standard deviation of
+    each metric over seeds."""
     rows = []
     for method, runs_of_method in by_method(runs).items():
         seconds = [step_s for run in runs_of_method if (step_s := run.record["cost"].get("step_s"))]
@@ -98,12 +100,13 @@ def results_table(conditions: Conditions, runs: Sequence[Run]) -> Table:
 
 
 def _mean(runs: Sequence[Run], metric: str, factor: float) -> Cell:
-    """A cell with the mean of a metric over runs, times ``factor``; empty if no run has it."""
+    """A table cell with the mean of a metric over runs and its standard deviation, both times ``factor``; empty if no
+    run has it."""
     mean_of_runs = estimate([run.metrics[metric] for run in runs if metric in run.metrics])
     return mean_cell(None if mean_of_runs is None else mean_of_runs.times(factor))
 
 
 def _setting(runs: Sequence[Run]) -> str:
-    """The setting of a method's runs in words, or, if they have different ones, their number."""
+    """The setting of a method's runs in words, or, if they have different ones, the number of settings."""
     texts = {format_setting(setting_key(run)) for run in runs}
     return texts.pop() if len(texts) == 1 else f"{len(texts)} settings"

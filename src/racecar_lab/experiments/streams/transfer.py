@@ -21,25 +21,26 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 LOSS, FIRST = 0.03, 0.02
-"""Accuracy that a λ that transfers may lose: over the second half of the tasks, and on the first task."""
+"""Largest losses of accuracy with which one λ for all streams still counts as transferring: over the second half of the
+tasks, and on the first task."""
 FORMS = {"linear": "λ as it is", "linear by ratio": "by the ratio of gradient norms", "linear decoupled": "decoupled"}
-"""Methods that differ in how λ is applied, with the words for it."""
+"""Name of a method that is "linear" with λ applied in some way → this way in words."""
 
 SettingKey = tuple[float, float, float]
-"""Learning rate, weight and second number, 0 where a method has none."""
+"""A setting: learning rate, weight and second number of a method, 0 where it has none."""
 
 
 class SearchScores(NamedTuple):
-    """The accuracies of all settings of a method that a search tried: setting → mean over the seeds of the search."""
+    """Accuracies of all settings of a method that a search tried, each setting → mean over the seeds of the search."""
 
     scores: Mapping[SettingKey, float]
-    """Accuracy over the second half of the tasks, by which the search chooses."""
+    """Setting → accuracy over the second half of the tasks, by which the search chooses."""
     first: Mapping[SettingKey, float]
-    """Accuracy on the first task."""
+    """Setting → accuracy on the first task."""
 
 
 ScoresByConditions = Mapping[Conditions, Mapping[str, SearchScores]]
-"""Conditions → method → the scores of its settings."""
+"""Conditions → name of a method → the accuracies of its settings in a search."""
 
 
 def setting_key(run: Run) -> SettingKey:
@@ -49,7 +50,7 @@ def setting_key(run: Run) -> SettingKey:
 
 
 def scores_of_runs(conditions: Conditions, runs: Sequence[Run]) -> dict[str, SearchScores]:
-    """Method → the scores of its settings, from the runs of a search under these conditions."""
+    """Name of a method → the accuracies of its settings, from the runs of a search under these conditions."""
     metrics = conditions.judged_by, f"first_{conditions.judged_by}"
     return {
         method: SearchScores(*(_means(runs_of_method, metric) for metric in metrics))
@@ -94,14 +95,14 @@ def _line(points: Sequence[tuple[float, float]], x: float) -> float | None:
 
 
 def search_tables(searches: ScoresByConditions) -> list[Table]:
-    """The tables of searches: one of the chosen settings for each of the conditions, then the one of :func:`transfer`.
-    No tables without searches."""
+    """The tables of searches: one of the chosen settings for each of the conditions, then one that tells whether a λ
+    transfers. No tables without searches."""
     tables = [area_table(conditions, scores) for conditions, scores in searches.items()]
     return [*tables, transfer_table(searches)] if searches else []
 
 
 def area_table(conditions: Conditions, methods: Mapping[str, SearchScores]) -> Table:
-    """A table of every method under the same conditions: the chosen setting, its score, and the score averaged over
+    """Table of every method under the same conditions: the chosen setting, its score, and the score averaged over
     learning rates, which shows how much the choice of the learning rate matters."""
     rows = []
     for name, (scores, first_scores) in methods.items():
@@ -119,17 +120,20 @@ def area_table(conditions: Conditions, methods: Mapping[str, SearchScores]) -> T
 
 
 class Transfer(NamedTuple):
-    """The best single setting of a method for all conditions, and what it costs."""
+    """The best single setting of a method for all conditions, and the accuracy that it loses to settings of their
+    own."""
 
     setting: SettingKey
     losses: Mapping[Conditions, float]
-    """Accuracy that it loses to the method's best setting under each of the conditions."""
+    """Conditions → accuracy that the setting loses to the method's best setting there."""
     first: Mapping[Conditions, float]
-    """Accuracy that it loses on the first task to plain training with the same learning rate, where this is known."""
+    """Conditions → accuracy that the setting loses on the first task to plain training with the same learning rate,
+    where this is known."""
 
     @property
     def holds(self) -> bool:
-        """Whether λ transfers, by the definition of this module; it takes runs under at least two conditions."""
+        """True if λ transfers: there are at least two conditions, and the losses are known, at most ``LOSS``, and at
+        most ``FIRST`` on the first task."""
         return (
             len(self.losses) > 1
             and max(self.losses.values()) <= LOSS
@@ -138,8 +142,8 @@ class Transfer(NamedTuple):
 
 
 def transfer(searches: ScoresByConditions, method: str) -> Transfer | None:
-    """The best single setting of a method for all conditions: of the settings that were tried under all of them, the
-    one whose largest loss is smallest.
+    """Find the best single setting of a method for all conditions: of the settings that were tried under all of them,
+    the one whose largest loss of accuracy is smallest.
 
     Settings that lose more than ``FIRST`` on a first task are chosen only if there are no others. None if no setting
     was tried under all conditions.
@@ -166,7 +170,8 @@ def transfer(searches: ScoresByConditions, method: str) -> Transfer | None:
 
 
 def transfer_table(searches: ScoresByConditions) -> Table:
-    """A table of whether one λ suits all streams and nets: a row for each optimiser and each way of applying λ."""
+    """Table that tells whether one λ suits all streams and nets: a row for each optimiser and each way of applying
+    λ."""
     rows = []
     for optimiser in dict.fromkeys(conditions.optimiser for conditions in searches):
         same_optimiser = {
@@ -198,5 +203,5 @@ def format_setting(setting: SettingKey) -> str:
 
 
 def _percent(value: float | None) -> Cell:
-    """A cell with a number between 0 and 1 in per cent; empty if there is none."""
+    """A table cell with a number between 0 and 1 in per cent; empty for None."""
     return number_cell(None if value is None else 100 * value, lambda v: f"{v:.1f}")

@@ -65,8 +65,8 @@ class TextureShape(Experiment[TextureShapeConfig]):
     )
 
     def configs(self, config: TextureShapeConfig, folder: Path | None) -> Sequence[TextureShapeConfig]:
-        """One configuration for each fold; with the split by shape picture also Std trained longer and RR with fewer
-        weights."""
+        """One configuration for each fold; with the split by shape picture, also one for Std trained longer and one for
+        RR with fewer weights."""
         folds = range(FOLDS) if config.fold is None else (config.fold,)
         configs = [replace(config, fold=fold) for fold in folds]
         if config.split == "random" or config.valid or config.longer or config.reduced:
@@ -81,7 +81,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         return tasks(config, seed, folder)
 
     def network(self, config: TextureShapeConfig, dropout: float = 0.0) -> nn.Module:
-        """The net, with other initial weights in every fold, so that folds do not share a random draw."""
+        """Make the net, with other initial weights in every fold, so that folds do not share a random draw."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.seed_of(self.name, torch.initial_seed(), config.fold))
             return three_blocks(
@@ -94,7 +94,8 @@ class TextureShape(Experiment[TextureShapeConfig]):
             )
 
     def stages(self, config: TextureShapeConfig) -> tuple[Stage, ...]:
-        """Training with the regulariser, then without. Only Std is trained longer, and only RR with fewer weights."""
+        """Two stages: A with the regulariser, then AA without. Only Std is trained longer, and only RR with fewer
+        weights."""
         only = ("Std",) if config.longer else ("RR",) if config.reduced else None
         first = Stage("A", epochs=config.long_epochs if config.longer else None, variants=only)
         return first, Stage("AA", after="A", regularised=False, epochs=config.finetune, variants=only)
@@ -103,7 +104,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         return weight_of(variant, config.weight, Pre=3.0)
 
     def reverse(self, config: TextureShapeConfig) -> dict[str, Any]:
-        """All convolutions have a reverse loss, the classifier has none."""
+        """Arguments of ``Racecar``: all convolutions have a reverse loss, the classifier has none."""
         return {**config.loss, "weight": {"features*": 1.0}}
 
     def recipe(self, config: TextureShapeConfig, stage: Stage) -> Recipe:

@@ -1,4 +1,4 @@
-"""Claims of texture-shape and the paper's numbers. The claims are few, because five folds decide only few."""
+"""Claims of texture-shape and the paper's numbers. The claims are few, because five folds can decide only few."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from racecar_lab.datasets.texture_shape import FOLDS
 from racecar_lab.experiment import Claim, Paper
 
 HONEST = {"split": "shape", "longer": False, "reduced": False}
-"""Settings of the claims, which are judged for every recipe and loss by itself."""
+"""Field of the configuration → its value in the claims: test shapes that training does not show, usual length, all
+weights. Each recipe and loss is judged by itself."""
 STAGE = "AA"
-"""The stage that the paper measures: the fine-tuned net."""
+"""Name of the stage that the paper measures, in which the net is fine-tuned."""
 TIME = 0.4186
-"""Additional time of an epoch of RR in the paper, as a share of Std's."""
+"""Time of an epoch of RR beyond that of Std, as a share of the latter, in the paper."""
 WEIGHTS = 0.6794
-"""Weights of the paper's reduced net, as a share of the full net's."""
+"""Number of weights of the paper's reduced net, as a share of the full net's."""
 
 
 def claims() -> tuple[Claim, ...]:
-    """All claims of the experiment."""
+    """All claims of texture-shape."""
     ours = Claim("", "test_accuracy", STAGE, "RR", "Std", where=HONEST, minimum_seeds=FOLDS)
     edges = replace(ours, metric="edges_accuracy", relative=True)
     return (

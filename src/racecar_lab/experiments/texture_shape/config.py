@@ -19,40 +19,41 @@ class TextureShapeConfig(LongerConfig, LossConfig):
 
     stackable = (*LossConfig.stackable, "start")
     split: Literal["shape", "random"] = "shape"
-    """How test pictures are held out. "shape": by shape picture, with all stylised pictures made of it; "random":
-    stylised pictures at random, so that training shows the same shapes."""
+    """Way in which test pictures are held out. "shape": by shape picture, with all stylised pictures made of it;
+    "random": stylised pictures at random, so that training shows the same shapes."""
     fold: int | None = None
     """Number of the fold, 0 to 4; None: all, one after the other."""
     images: int = 0
-    """Number of stylised pictures to train on; 0: as many as every fold has."""
+    """Number of stylised pictures to train on; 0: the largest number that every fold has."""
     size: int = 64
-    """Height and width of the pictures; larger ones are made smaller."""
+    """Height and width of the pictures in pixels; larger ones are made smaller."""
     depth: int = 3
     """Number of convolutions in three blocks: 3, 6, 9 …"""
     widths: tuple[int, ...] = (32, 64, 128)
-    """Channels of the three blocks; the picture is halved after each."""
+    """Numbers of channels of the three blocks; the picture is halved after each."""
     norm: Literal["none", "batch"] = "none"
-    """The norm after every convolution."""
+    """Norm after every convolution."""
     start: Literal["torch", "he"] = "torch"
     """Initial weights of the convolutions: PyTorch's own, or He's."""
     augment: Literal["none", "strong"] = "none"
-    """Strong: training pictures are flipped, shifted by up to an eighth and resized by up to a quarter."""
+    """Augmentation; "strong": training pictures are flipped, shifted by up to an eighth and resized by up to a
+    quarter."""
     epochs: int = 40
     finetune: int = 20
-    """Epochs of the second stage, without regulariser."""
+    """Number of epochs of the second stage, AA, which has no regulariser."""
     lr: float = 1e-3
     batch: int = 64
     schedule: Schedule = "cosine"
     fraction: float = 1 / 8
     slim: float = 0.76
-    """Share of the channels with which RR is trained once more, as a smaller net: 0.76 leaves about 68 % of the
+    """Share of the channels that RR has when it is trained once more as a smaller net: 0.76 leaves about 68 % of the
     weights; 1: no such training."""
     reduced: bool = False
-    """True for that training with fewer channels, which RR alone has."""
+    """True: RR is trained as a smaller net, with the share ``slim`` of the channels."""
     cost: float = 1.6
     """Time of a step of RR divided by that of a step of Std, measured on an H200 while the reverse pass saw an eighth
-    of the batch (1.5 without norm, 1.7 with batch norm); measure it where you train. Only the first stage of Std is
-    longer."""
+    of the batch (1.5 without norm, 1.7 with batch norm); measure it where you train. By it, stage A alone is longer in
+    Std's longer training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,5 +71,5 @@ class TextureShapeConfig(LongerConfig, LossConfig):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Channels of the three blocks, fewer if ``reduced``."""
+        """Numbers of channels of the three blocks, fewer if ``reduced``."""
         return tuple(max(1, round(self.slim * width)) for width in self.widths) if self.reduced else self.widths

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 ROW, EDGE = 0.3, 0.7
-"""Height of a row, and of the title and axis of a panel, in inches."""
+"""Heights in inches: of a row, and of the title and axis of a panel."""
 PANELS = {
     "test_accuracy": "stylised: accuracy in %",
     "silhouettes_accuracy": "silhouettes: accuracy in %",
@@ -34,7 +34,8 @@ Rows = Mapping[str, Sequence["Run"]]
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """All figures by title, for each setting."""
+    """Title → figure, for each setting: accuracies, comparisons with a random split and with the paper, and
+    pictures."""
     figures = {}
     for where, members in settings(runs).items():
         nets, random = rows(members, STAGE), rows(members, STAGE, "random")
@@ -57,14 +58,15 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def _with_array(nets: Rows, array: str) -> dict[str, list[Run]]:
-    """Runs of the usual nets that live and have stored an array, for nets with such runs."""
+    """Name of a net → its living runs that have stored an array; only of the usual nets, ``USUAL``, and only if there
+    are any."""
     living = {name: [run for run in having(nets[name], array) if not run.dead] for name in USUAL if name in nets}
     return {name: members for name, members in living.items() if members}
 
 
 @styled
 def accuracy_figure(nets: Rows) -> Figure:
-    """A panel for the accuracy on each set and one for the shape bias; a row for each kind of net."""
+    """Draw a panel for the accuracy on each set of pictures and one for the shape bias; a row for each kind of net."""
     height = EDGE + ROW * len(nets)
     figure, axes = new_figure(len(PANELS), 1, (WIDTH, len(PANELS) * height))
     descriptions = []
@@ -81,7 +83,8 @@ def accuracy_figure(nets: Rows) -> Figure:
 
 
 def _row(axis: Axes, y: int, metric: str, name: str, runs: Sequence[Run]) -> str:
-    """Draw one kind of net: a dot for each fold, their mean and its interval; return the mean in words."""
+    """Draw a metric of one kind of net in row ``y``: a dot for each fold, their mean and its 95 % interval. Return the
+    mean in words; empty if there is none."""
     estimate, style = mean_of(runs, metric), look(name.split(",")[0])
     if estimate is None:
         return ""
@@ -105,7 +108,8 @@ def _label(name: str, runs: Sequence[Run]) -> str:
 
 @styled
 def split_figure(nets: Rows, random: Rows, names: Sequence[str]) -> Figure:
-    """A panel for each set: a line from the accuracy with the split by shape picture to that with the random one."""
+    """Draw for each set of pictures how much better a random split looks: for each net a line from its accuracy on new
+    shapes (split by shape picture) to that on known ones (random split)."""
     sets = {name: title for name, title in PANELS.items() if name != "shape_bias"}
     figure, axes = new_figure(len(sets), 1, (WIDTH, len(sets) * (EDGE + ROW * len(names)) + 0.3))
     descriptions = []
@@ -136,7 +140,7 @@ def split_figure(nets: Rows, random: Rows, names: Sequence[str]) -> Figure:
 
 @styled
 def class_figure(nets: Rows) -> Figure:
-    """Bars of the mean accuracy of every class."""
+    """Draw bars of each net's mean accuracy on the stylised pictures of every class."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, EDGE + 0.34 * len(CLASSES)))
     thickness, descriptions = 0.8 / len(nets), []
     axis.set_axisbelow(True)
@@ -157,14 +161,15 @@ def class_figure(nets: Rows) -> Figure:
 
 
 def _of_class(runs: Sequence[Run], label: str) -> list[float]:
-    """Accuracies of one class on stylised pictures."""
+    """Accuracies of all runs on the stylised pictures of one class, given by its name."""
     rows = [row for run in runs for row in run.tables.get("accuracy by class", ())]
     return [row["stylised"] for row in rows if row["class"] == label and row.get("stylised") is not None]
 
 
 @styled
 def ratio_figure(ratios: Mapping[str, tuple[float, float]]) -> Figure:
-    """Bars of our ratios, with diamonds for the paper's."""
+    """Draw bars of the ratios that the paper prints, as we measured them, with diamonds for the paper's values.
+    ``ratios`` has both in per cent."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, EDGE + 0.45 * len(ratios)))
     for y, (ours, paper) in enumerate(ratios.values()):
         axis.barh(y, ours, 0.5, color=look("RR")["color"])

@@ -18,15 +18,19 @@ from racecar_lab.experiments.texture_shape.splitting import SHAPES, to_pixels
 SHOWN = 4
 """Number of pictures of the first fold that are stored, with the net's outputs and their reconstructions."""
 COARSE = 8
-"""Height and width to which a picture is reduced so that its shape remains and its texture does not."""
+"""Height and width to which a picture is reduced to get its coarse part, in which its shape remains and its texture
+does not."""
 BATCH = 256
-"""Number of pictures in a forward or reverse pass."""
+"""Number of pictures that go through a forward or reverse pass at once."""
 
 
 def measure(config: TextureShapeConfig, trained: Trained, reverse: Mapping[str, Any]) -> Measured:
-    """Metrics, accuracies by class and, in the first fold, pictures. A search gets the validation accuracy alone.
+    """Measure a trained net on new shapes: metrics, accuracies by class and, in the first fold, pictures. A search gets
+    the validation accuracy alone.
 
     Args:
+        config: the settings of the run.
+        trained: the net with its tasks.
         reverse: arguments of ``Racecar``, as for training.
     """
     model, task = trained.model, trained.task
@@ -60,13 +64,13 @@ def measure(config: TextureShapeConfig, trained: Trained, reverse: Mapping[str, 
 
 @torch.no_grad()
 def probabilities(model: nn.Module, x: Tensor) -> Tensor:
-    """Probabilities of the classes: (N, …) → (N, classes)."""
+    """Probabilities of the classes, computed in batches: (N, …) → (N, classes)."""
     return torch.cat([model(part).softmax(1) for part in x.split(BATCH)])
 
 
 def shape_bias(guess: Tensor, shape: Tensor, texture: Tensor) -> float:
-    """Share of the shape's class among the decisions for the shape's class or the texture's. Pictures whose shape and
-    texture have the same class are left out; NaN if no decision remains."""
+    """Shape bias of guessed classes: of the guesses that are the class of the shape or of the texture, the share that
+    is the shape's. Pictures whose shape and texture have the same class are left out; NaN if no guess remains."""
     differ = shape != texture
     for_shape, for_texture = (int((guess == label)[differ].sum()) for label in (shape, texture))
     total = for_shape + for_texture
@@ -74,11 +78,11 @@ def shape_bias(guess: Tensor, shape: Tensor, texture: Tensor) -> float:
 
 
 def by_class(correct: Mapping[str, Tensor], sets: Mapping[str, Split]) -> list[dict[str, Any]]:
-    """A row for each class with its accuracy on every set that has pictures of it.
+    """Table with a row for each class and its accuracy on every set that has pictures of it.
 
     Args:
-        correct: by set, 1 for each sample that is classified correctly, otherwise 0, (N,).
-        sets: the samples, by set.
+        correct: name of a set → 1 for each sample that is classified correctly, otherwise 0, (N,).
+        sets: name of a set → its samples.
     """
     rows = []
     for label, class_name in enumerate(CLASSES):
@@ -89,20 +93,20 @@ def by_class(correct: Mapping[str, Tensor], sets: Mapping[str, Split]) -> list[d
 
 
 def rebuilt_correlations(x: Tensor, rebuilt: Tensor) -> dict[str, float]:
-    """Mean correlation of pictures x (N, 3, H, W) with the rebuilt ones: of their coarse parts, which show shapes, and
-    of the rest, the texture."""
+    """Mean correlations of pictures x (N, 3, H, W) with the rebuilt ones: "rebuilt_shape" of their coarse parts, which
+    show shapes, and "rebuilt_texture" of the rest, the texture."""
     coarse, fine = zip(*(coarse_and_fine(pictures.double()) for pictures in (x, rebuilt)), strict=True)
     return {"rebuilt_shape": _correlation(*coarse), "rebuilt_texture": _correlation(*fine)}
 
 
 def coarse_and_fine(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The coarse part of pictures, means over squares of pixels, and the rest."""
+    """Split pictures (N, C, H, W) into a coarse part, means over squares of pixels, and the rest."""
     coarse = F.interpolate(F.adaptive_avg_pool2d(x, COARSE), x.shape[2:])
     return coarse, x - coarse
 
 
 def _correlation(a: Tensor, b: Tensor) -> float:
-    """Mean correlation over pairs of pictures; 0 for a pair with a constant picture."""
+    """Mean correlation over pairs of pictures, from ``a`` and ``b``; 0 for a pair with a constant picture."""
     a, b = a.flatten(1), b.flatten(1)
     return float(F.cosine_similarity(a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True), dim=1).mean())
 
@@ -115,11 +119,12 @@ def scaled_to_fit(x: Tensor, rebuilt: Tensor) -> Tensor:
 
 
 def examples(shape: Tensor, texture: Tensor) -> Tensor:
-    """Indices of ``SHOWN`` pictures whose shape and texture have different classes, spread over all of them."""
+    """Indices of the ``SHOWN`` pictures that are stored: their shape and texture have different classes, and they are
+    spread over all such pictures."""
     differ = (shape != texture).nonzero()[:, 0]
     return differ[torch.linspace(0, len(differ) - 1, SHOWN).long().to(differ.device)]
 
 
 def _bytes(x: Tensor) -> Tensor:
-    """Inputs of the net as pictures, uint8."""
+    """Turn normalised inputs of the net back into pictures, uint8."""
     return (255 * to_pixels(x.float())).round().byte().cpu()

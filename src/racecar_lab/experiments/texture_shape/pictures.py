@@ -22,7 +22,8 @@ Rows = Mapping[str, Sequence["Run"]]
 
 @styled
 def confidence_figure(nets: Rows) -> Figure:
-    """Pictures, each with bars of the probabilities for its shape's class and its texture's, mean over the seeds."""
+    """Draw pictures, each with bars of the nets' probabilities for its shape's class and its texture's, mean over the
+    seeds."""
     first = next(iter(nets.values()))[0]
     pictures, classes = first.arrays["d1"], first.arrays["classes"].tolist()
     figure, axes = new_figure(len(pictures), 2, (WIDTH, 1.15 * len(pictures) + 0.5))
@@ -50,7 +51,7 @@ def confidence_figure(nets: Rows) -> Figure:
 
 @styled
 def rebuilt_figure(nets: Rows) -> Figure:
-    """Stylised pictures above a row of rebuilt ones for each net, from its first seed."""
+    """Draw stylised pictures above a row of rebuilt ones for each net, from its first seed."""
     runs = {name: min(members, key=lambda run: run.seed) for name, members in nets.items()}
     inputs = next(iter(runs.values())).arrays["d1"]
     lines = [("d1", "black", inputs)]
@@ -66,7 +67,8 @@ def rebuilt_figure(nets: Rows) -> Figure:
 
 
 def _correlations(name: str, runs: Sequence[Run]) -> str:
-    """Correlations of rebuilt pictures in words."""
+    """Text with a net's name and the mean correlations of rebuilt pictures with true ones, of coarse parts and of
+    texture."""
     estimates = [mean_of(runs, metric) for metric in ("rebuilt_shape", "rebuilt_texture")]
     shape, texture = ("unknown" if estimate is None else f"{estimate.mean:.2f}" for estimate in estimates)
     return f"{name} coarse parts {shape}, texture {texture}"

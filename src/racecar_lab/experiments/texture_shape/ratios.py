@@ -1,4 +1,4 @@
-"""The paper's accuracies and ratios of texture and shape, with our values for each."""
+"""The paper's accuracies and ratios about texture and shape, with our values for each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 CHANCE = 100 / len(CLASSES)
-"""Accuracy of a net that guesses, in %."""
+"""Accuracy of a net that guesses at random, in %."""
 FEWER, OTHER_LOSS = "RR, fewer weights", "RR, the paper's loss"
 
 
 def paper_table(runs: Sequence[Run]) -> Table | None:
-    """The paper's numbers, and a column of ours for each setting; None without a run of the paper's stage."""
+    """Table of the paper's numbers with a column of ours for each setting; None without a run of the paper's stage."""
     columns: dict[str, dict[str, tuple[Cell, Cell]]] = {}
     for name, members in settings(runs).items():
         if rows(members, STAGE):
@@ -46,7 +46,7 @@ def paper_table(runs: Sequence[Run]) -> Table | None:
 
 
 def _column(runs: Sequence[Run]) -> dict[str, tuple[Cell, Cell]]:
-    """The paper's and our value of each row, for the runs of one setting."""
+    """A column of the table for the runs of one setting: name of a row → cells with the paper's value and ours."""
     nets, printed = rows(runs, STAGE), {number.variant: number.value for number in PAPER}
     cells = {}
     for name in ("Std", "Ort", "RR", OTHER_LOSS):
@@ -64,13 +64,14 @@ def _column(runs: Sequence[Run]) -> dict[str, tuple[Cell, Cell]]:
 
 
 def _edges_note(runs: Sequence[Run]) -> str:
-    """RR's accuracy on edges next to chance, which shows what a ratio of such accuracies is worth."""
+    """Text with RR's accuracy on edges next to chance, which shows what a ratio of such accuracies is worth."""
     mean = mean_of(runs, "edges_accuracy")
     return "" if mean is None else f"RR {100 * mean.mean:.1f} %, chance {CHANCE:.1f} %"
 
 
 def _accuracy(runs: Sequence[Run]) -> Cell:
-    """Mean accuracy over the folds; the note has its interval and the number of dead nets, which are left out."""
+    """A table cell with the mean accuracy over the folds; its note has the 95 % interval and the number of dead nets,
+    which are left out."""
     mean, dead = mean_of(runs, "test_accuracy"), sum(run.dead for run in runs)
     if mean is None:
         return Cell(words.NONE)
@@ -82,7 +83,8 @@ def _accuracy(runs: Sequence[Run]) -> Cell:
 
 
 def _gain(runs: Sequence[Run], reference: Sequence[Run]) -> float | None:
-    """Mean gain in accuracy over the reference, in points, from the folds that both have."""
+    """Mean gain in accuracy of some runs over reference runs, in points, from the folds that both have; None without
+    any."""
     ours, theirs = paired(values(runs, "test_accuracy"), values(reference, "test_accuracy"), CLUSTERS)
     return 100 * (sum(ours.values()) - sum(theirs.values())) / len(ours) if ours else None
 
@@ -92,7 +94,8 @@ def _signed(value: float) -> str:
 
 
 def paper_ratios(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
-    """Our value and the paper's of each ratio that the paper prints, as a change in %; RR has the default loss."""
+    """Name of a ratio that the paper prints → our value and the paper's, each as a change in %. RR has the default
+    loss."""
     nets, first = rows(runs, STAGE), rows(runs, "A")
     ratios = {}
     for name, paper in (("Std", 50.0), ("Ort", 16.75)):
@@ -109,7 +112,8 @@ def paper_ratios(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
 
 
 def _times(ours: Sequence[Run], std: Sequence[Run]) -> list[float]:
-    """Ratios of training times of the same fold and seed; empty if the machine did other work meanwhile."""
+    """Time of training of our runs divided by that of Std's, for each fold and seed that both have; empty if the
+    machine did other work meanwhile."""
     our_runs, std_runs = ({(run.config["fold"], run.seed): run for run in runs} for runs in (ours, std))
     ratios = step_ratios(our_runs, std_runs, alone=True) or step_ratios(our_runs, std_runs)
     return ratios if ratios and credible(ratios) else []

@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 BESIDE = ("fold", "split", "longer", "reduced", "weight", *LOSS)
-"""Fields whose values one figure shows together."""
+"""Fields of the configuration whose values one figure shows together; all other settings have figures of their own."""
 KINDS: dict[str, tuple[str, object]] = {"fewer weights": ("reduced", True), "longer": ("longer", True)}
-"""Words that a row's name has after the variant: each with the field and value that it stands for."""
+"""Suffix of a row's name, as "longer" in "Std, longer" → the field of the configuration and the value that it stands
+for."""
 SETTINGS = {
     ("none", "torch", "none"): "paper-like",
     ("strong", "he", "none"): "strong",
     ("strong", "he", "batch"): "strong, batch norm",
 }
-"""The published settings in their order: augmentation, initial weights and norm → a short name."""
+"""Published settings in their order: (augmentation, initial weights, norm) → a short name."""
 USUAL = ("Std", "Ort", "RR")
-"""Nets that the figures of classes and pictures show."""
+"""Names of the nets that the figures of classes and pictures show."""
 
 
 def settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by setting, which is named by the fields that differ; the published settings come first."""
+    """Name of a setting → its runs. The name has the fields that differ; the published settings come first."""
     groups = by_setting(chosen(runs), BESIDE)
 
     def rank(name: str) -> int:
@@ -40,18 +41,18 @@ def settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def recipe(runs: Sequence[Run]) -> tuple[str, str, str]:
-    """Augmentation, initial weights and norm of the runs of one setting."""
+    """The recipe of the runs of one setting: augmentation, initial weights and norm."""
     config = runs[0].config
     return config["augment"], config["start"], config["norm"]
 
 
 def rows(runs: Sequence[Run], stage: str, split: str = "shape") -> dict[str, list[Run]]:
-    """Runs of a stage and split by the name of their row, such as "RR, fewer weights"."""
+    """Name of a row, such as "RR, fewer weights" → its runs, from one stage and one way of splitting."""
     return rows_of([run for run in runs if run.stage == stage and run.config["split"] == split], KINDS)
 
 
 def values(runs: Sequence[Run], metric: str) -> dict[tuple[int, int], float]:
-    """A metric by fold and seed, without dead nets."""
+    """(fold, seed) → the value of a metric, without dead nets."""
     return {
         (run.config["fold"], run.seed): float(run.metrics[metric])
         for run in runs
@@ -60,5 +61,5 @@ def values(runs: Sequence[Run], metric: str) -> dict[tuple[int, int], float]:
 
 
 def mean_of(runs: Sequence[Run], metric: str) -> Estimate | None:
-    """Mean of a metric over the folds' means; None without values."""
+    """Mean of a metric over the folds' means, with its interval; None without values."""
     return estimate_of(values(runs, metric), CLUSTERS)

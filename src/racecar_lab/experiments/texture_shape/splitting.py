@@ -22,18 +22,18 @@ MIDDLE, SPREAD = 0.5, 0.25
 """Mean and standard deviation by which pixels in [0, 1] are normalised. They are constants, so that nothing about the
 test pictures is in them."""
 TRAINING = 8
-"""Number of a class's ten shape pictures that a fold trains on."""
+"""Number of shape pictures of a class that a fold trains on; a class has ten."""
 CLUSTERS = Clusters("fold", overlap=1 / (FOLDS - 1))
-"""Seeds within a fold share its test pictures, and folds share training pictures: a fold tests on a quarter as many
-pictures as it trains on."""
+"""Dependence of runs that claims take into account: seeds within a fold share its test pictures, and folds share
+training pictures. A fold tests on a quarter as many pictures as it trains on."""
 SHAPES = ("edges", "silhouettes")
-"""Sets of pictures without texture, only for testing."""
+"""Names of the sets of pictures without texture, which are only for testing."""
 
 
 def tasks(config: TextureShapeConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-    """All tasks of a fold. "A": stylised pictures, labelled by shape; "texture": the same with test pictures labelled
-    by texture; "edges" and "silhouettes": with these sets of the test shapes as test pictures. In a search there is "A"
-    alone, with pictures held out of the training pictures in place of test pictures."""
+    """All tasks of a fold, by name. "A": stylised pictures, labelled by shape; "texture": the same with test pictures
+    labelled by texture; "edges" and "silhouettes": the same with test pictures from these sets, of the test shapes. In
+    a search there is "A" alone, with pictures held out of the training pictures in place of test pictures."""
     sets = pictures(folder, config.size)
     stylised = sets["stylised"]
     train_indices, test_indices = split_indices(stylised, config, seed)
@@ -49,8 +49,9 @@ def tasks(config: TextureShapeConfig, seed: int, folder: Path | None) -> Mapping
 
 
 def split_indices(stylised: Stimuli, config: TextureShapeConfig, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices of the stylised pictures for training and for testing, or for validation in a search. All folds and both
-    splits have equally many training pictures, so that they can be compared and trained as one batched net."""
+    """Indices of the stylised pictures to train on and of those to test on; in a search, the latter are for validation.
+    All folds have equally many training pictures, whether they are split by shape picture or at random, so that they
+    can be compared and trained as one batched net."""
     turns = _turns(config) if config.valid else 1
     most = min(
         int(_masks(stylised, config, split, fold, turn)[0].sum())
@@ -68,8 +69,9 @@ def split_indices(stylised: Stimuli, config: TextureShapeConfig, seed: int) -> t
 
 
 def _masks(stylised: Stimuli, config: TextureShapeConfig, split: str, fold: int, turn: int) -> tuple[Tensor, Tensor]:
-    """Two masks of the pictures, bool (N,): for training and for testing. A search has the fold's test pictures in
-    neither, and holds some of the others out for validation; ``turn`` is the number of that choice."""
+    """Two masks of the pictures, bool (N,): for training and for testing, or for validation in a search. A search has
+    the fold's test pictures in neither mask, and holds some of the others out for validation; ``turn`` is the number of
+    that choice."""
     if split == "random":
         order = torch.randperm(len(stylised.shape), generator=rng.generator(NAME, "random"))
         number = order % (FOLDS * 2) + 1  # as if they were ten shape pictures
@@ -90,24 +92,25 @@ def _held_out(config: TextureShapeConfig) -> int:
 
 
 def _turns(config: TextureShapeConfig) -> int:
-    """Number of disjoint choices of the pictures that a search holds out."""
+    """Number of disjoint choices that a search has for the shape pictures that it holds out."""
     return TRAINING // _held_out(config)
 
 
 def _fold(config: TextureShapeConfig) -> int:
-    """The fold of a configuration that has one."""
+    """The number of a configuration's fold, which must not be None."""
     assert config.fold is not None, "configs gives every fold its own"
     return config.fold
 
 
 @lru_cache(maxsize=1)
 def pictures(folder: Path | None, size: int) -> dict[str, Stimuli]:
-    """All three sets at one size. They are cached for a process with many jobs."""
+    """Name of a set ("stylised", "edges", "silhouettes") → its pictures with height and width ``size``. They are cached
+    for a process with many jobs."""
     return {name: resized(stimuli(folder, name), size) for name in ("stylised", *SHAPES)}
 
 
 def resized(original: Stimuli, size: int) -> Stimuli:
-    """Pictures reduced to this size; a pixel is a weighted mean of all that it covers."""
+    """Reduce pictures to this height and width; a pixel becomes a weighted mean of all that it covers."""
     side = original.images.shape[-1]
     if size > side:
         raise ValueError(f"size={size}: the pictures in the data folder have {side} pixels; set a smaller size")
@@ -121,10 +124,10 @@ def resized(original: Stimuli, size: int) -> Stimuli:
 
 
 def normalised(images: Tensor) -> Tensor:
-    """Inputs of a network from pictures, uint8 (N, 3, H, W)."""
+    """Turn pictures, uint8 (N, 3, H, W), into normalised inputs of a network."""
     return (images.float() / 255 - MIDDLE) / SPREAD
 
 
 def to_pixels(x: Tensor) -> Tensor:
-    """Pixels in [0, 1] from inputs of a network."""
+    """Turn normalised inputs of a network back into pixels in [0, 1]."""
     return (x * SPREAD + MIDDLE).clamp(0, 1)
