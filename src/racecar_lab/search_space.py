@@ -137,8 +137,8 @@ def _agree(setting: Setting, best: Mapping[str, Any], but: Collection[str]) -> b
 
 
 def _further(values: Sequence[float], sign: int) -> list[float]:
-    """The values that continue a series beyond its first value, for half a decade up (sign 1) or down (−1), in steps as
-    large as that between its first two values."""
+    """Values that continue a grid beyond ``values[0]`` for half a decade: upwards (sign 1, values in descending
+    order) or downwards (sign −1, ascending), by the factor between its first two values."""
     step = abs(math.log10(values[0] / values[1])) if len(values) > 1 and values[1] else 0.5
     count = round(0.5 / step)
     if count > 1:

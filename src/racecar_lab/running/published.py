@@ -227,7 +227,8 @@ def _flat(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _cell(name: str, value: Any) -> str:
-    """The text of a value in a cell of column ``name``: JSON, or a text without quotes."""
+    """The text of a value in a cell: a string as it is if the column ``name`` holds strings, or if it cannot be taken
+    for JSON; anything else as JSON."""
     if isinstance(value, str) and (name in TEXTS or (value and _value(value) is value)):
         return value
     return _text(value)

@@ -46,7 +46,7 @@ class Maker:
 
 @dataclass(frozen=True)
 class RecordWriter:
-    """Writes records of stages that one maker trained on one device."""
+    """Writes the records of trained stages, each with the command, versions and device that made it."""
 
     store: Store
     maker: Maker

@@ -145,8 +145,8 @@ class Store:
             raise ValueError(f"{path} is damaged ({error}): {remedy}") from None
 
     def read(self) -> tuple[list[Run], list[str]]:
-        """All runs of the store, sorted by id, one for each setting that a result has; and a message for each record
-        that cannot be read."""
+        """All runs of the store, sorted by id, and a message for each record that cannot be read. A net whose result
+        holds for several settings gives one run for each of them."""
         records: list[dict[str, Any]] = []
         problems: list[str] = []
         paths = sorted((self.folder / "records").glob("*.json"), key=lambda path: path.stem)

@@ -1,4 +1,5 @@
-"""Measures of whether a net can still learn: dead units, effective rank, norm of the weights, error of ``linear``."""
+"""Measures of whether a net can still learn: dead units, effective rank, norm of the weights, and the error with
+which its layers are isometries, ‖AᵀA h − h‖² / ‖h‖², which the penalty ``linear`` makes small."""
 
 from __future__ import annotations
 

@@ -253,7 +253,8 @@ class StreamStack:
     def _inputs(
         self, parameters: Tensors, buffers: Tensors, watched: Watched, earlier: Tensor, key: Tensor, number: Tensor
     ) -> list[Tensor]:
-        """h of every layer for the penalty ``linear``, from the samples that the method takes it from."""
+        """The input h of every layer for the penalty ``linear``: of the first samples of this batch or of the earlier
+        one, or random numbers of the same shapes, as the method says."""
         count = max(1, round(self.method.fraction * len(watched.inputs[0])))
         if self.method.h_from == "earlier":
             watched = run(self.net, parameters, buffers, earlier[:count])[1]

@@ -20,7 +20,8 @@ class Draws(NamedTuple):
     chosen: Tensor
     """Indices of the samples, (N,)."""
     noise: Tensor | None
-    """Normal random numbers for the regulariser, (count,)."""
+    """Normal random numbers from which the regulariser makes its random vectors, (count,): as many as it uses in one
+    call. None if it uses none."""
     moves: Tensor | None
     """Random numbers for the augmentation, (N, numbers)."""
     latent: Tensor | None

@@ -123,7 +123,8 @@ def fresh_table(verdict: Verdict) -> Table:
 
 
 def _losses(verdict: Verdict) -> Table:
-    """Table with a row for each loss: the largest safe λ, and the smallest one that killed a net."""
+    """Table with a row for each loss: the largest λ that is safe by the rule of ``safety.rule``, and the smallest λ at
+    which a net died that lives with plain training."""
     nan, rows = float("nan"), []
     for loss in (loss for loss in LOSSES if loss in verdict.cells.index):
         of_loss = verdict.cells.loc[loss]

@@ -25,11 +25,11 @@ The blocks are contiguous, as neighbours may be crops of one picture."""
 
 
 def real_tasks(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]:
-    """Tasks B2, the plume, and B3, the photographs: pictures (N, 3, 64, 64) in [0, 1]. Labels are numbers of cameras in
-    B2, and 0 in B3.
+    """Tasks B2, the plume, and B3, the photographs: pictures (N, 3, 64, 64) in [0, 1]. A label is the
+    index of the camera that took the picture in B2, and 0 in B3.
 
-    In a search the validation pictures replace the test pictures. There are no more test pictures than for the
-    simulations.
+    In a search the validation pictures replace the test pictures. The test set is cut to at most the size
+    of that of the simulations.
     """
     (plume, view, frame), (photographs, labels) = load_pictures(folder)
     late = frame >= round(EARLY * (int(frame.max()) + 1))
