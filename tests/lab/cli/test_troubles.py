@@ -138,8 +138,7 @@ def test_interrupted(cli, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "engine, bad, words",
-    [("here", "{", "is no record"), ("vmap", {"metrics": 3}, "has another type for metrics: 3")],
+    "engine, bad, words", [("here", "{", "is no record"), ("vmap", {"metrics": 3}, "has another type for metrics: 3")]
 )
 def test_a_broken_record_is_named_and_the_other_jobs_are_done(ran, cli, engine, bad, words):
     path = next(path for path in sorted((Store("out").folder / "records").iterdir()))

@@ -155,11 +155,7 @@ def test_vmap_in_two_processes_is_the_same(reference, tmp_path):
     assert_same(results(tmp_path), {id: one for id, one in reference.items() if id in ids})
 
 
-REFUSED = {
-    "dropout": {"dropout": 0.2},
-    "precision": {"precision": "bfloat16"},
-    "ema": {"ema": 0.9},
-}
+REFUSED = {"dropout": {"dropout": 0.2}, "precision": {"precision": "bfloat16"}, "ema": {"ema": 0.9}}
 
 
 @pytest.mark.parametrize("what", REFUSED)
