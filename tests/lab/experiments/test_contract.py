@@ -89,10 +89,11 @@ def test_a_search_sees_no_test_sample(name, folder):
     """What it trains on, and what it chooses by, are apart from each other and from what is tested on later."""
     one, config = experiment(name), CONFIGS[name]
     tested = samples(*(task.test for task in one.data(config, 0, folder).values()))
-    for task in one.data(replace(config, valid=0.25), 0, folder).values():
-        assert task.valid is not None
+    tasks = one.data(replace(config, valid=0.25), 0, folder).values()
+    held = samples(*(task.valid for task in tasks))
+    for task in tasks:
         assert samples(task.valid)
-        assert not samples(task.train) & samples(task.valid)
+        assert not samples(task.train) & held
         assert not samples(task.train, task.valid) & tested
 
 
@@ -121,6 +122,17 @@ def test_the_reverse_pass_sees_the_configured_share_of_a_batch(name, folder):
     job = jobs_of(name, folder, (OURS[name],))[0]
     tried = training(replace(job, tuned={"fraction": 0.3}), job.stages[0], None, torch.nn.Identity())
     assert tried.reverse["fraction"] == 0.3
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINED if hasattr(CONFIGS[name], "longer")])
+def test_std_alone_is_trained_as_many_seconds(name, folder):
+    """Once more, its first stage for whole epochs, rounded up; but in no search, nor where RR costs nothing."""
+    variants, usual = experiment(name).variants, {"epochs": 10, "cost": 1.61}
+    jobs = jobs_of(name, folder, variants, **usual)
+    assert len({job.ids["A"] for job in jobs}) == len(jobs)
+    assert [(job.variant, job.stages[0].epochs) for job in jobs if job.config.longer] == [("Std", 17)]
+    for change in ({"cost": 1.0}, {"valid": 0.25}):
+        assert not any(job.config.longer for job in jobs_of(name, folder, variants, **{**usual, **change}))
 
 
 REFUSED = [
