@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from racecar import Racecar
 from racecar_lab.datasets import DataError, Source
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.report.metrics import meanings
@@ -115,6 +116,20 @@ def test_first_weights_follow_from_the_seed(name, folder):
     first, again, other = nets
     assert same(first, again)
     assert not same(first, other)
+
+
+CONVOLUTIONS = {"few-labels": 3, "long-training": 6, "mnist": 3, "shift": 3, "slices-cifar": 13, "slices-mnist": 3,
+                "texture-shape": 3}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, count", CONVOLUTIONS.items())
+def test_all_convolutions_are_constrained_and_no_classifier(name, count, folder):
+    one, config = experiment(name), CONFIGS[name]
+    model, x = one.network(config), one.data(config, 0, folder)["A"].train.x
+    plan = Racecar(model, x, mode="full", **one.reverse(config)).plan
+    convolutions = [name for name, part in model.named_modules() if isinstance(part, torch.nn.Conv2d)]
+    assert [entry.name for entry in plan if entry.constrained] == convolutions
+    assert len(convolutions) == count
 
 
 @pytest.mark.parametrize("name", TRAINED)

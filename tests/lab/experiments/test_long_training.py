@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from racecar import Racecar
 from racecar_lab.datasets import CIFAR10
 from racecar_lab.experiments import experiment
 from racecar_lab.experiments.long_training import LongTraining
@@ -73,7 +72,7 @@ def test_what_a_search_holds_out(pictures):
 
 @pytest.mark.parametrize("depth", [6, 9])
 def test_nets(depth):
-    """All convolutions are compared and the classifier is not; first weights are He's, with and without batch norm."""
+    """First weights are He's, with and without batch norm."""
     found = {}
     for norm in ("none", "batch"):
         config = replace(TINY, norm=norm, depth=depth, widths=(8, 16, 32))
@@ -83,9 +82,6 @@ def test_nets(depth):
         each = depth // 3
         assert [one.out_channels for one in convolutions.values()] == [*[8] * each, *[16] * each, *[32] * each]
         assert any(isinstance(one, nn.BatchNorm2d) for one in model.modules()) is (norm == "batch")
-        rr = Racecar(model, torch.rand(2, 3, 32, 32), mode="full", **LONG.reverse(config))
-        assert [one.name for one in rr.plan if one.constrained] == list(convolutions)
-        assert len(convolutions) == depth
         found[norm] = [one.weight for one in convolutions.values()]
         last = found[norm][-1]
         assert float(last.detach().std()) == pytest.approx((2 / last[0].numel()) ** 0.5, rel=0.05)
@@ -175,10 +171,6 @@ def test_figures(runs):
     figures = LONG.reporting.figures(runs)
     metrics = {"test_accuracy": 100, "test_nll": 1, "test_ece": 100}
     for figure, (metric, factor) in zip(figures.values(), metrics.items(), strict=True):
-        for name, scale in (("RR", "relative"), ("RR, the paper's loss", "sum")):
-            kinds = [(run.variant, run.config["depth"], run.config["scale"], run.metrics[metric]) for run in runs]
-            mean = np.mean([factor * value for *kind, value in kinds if kind == ["RR", 9, scale]])
-            assert f"; {name} {mean:.3g}" in figure.get_label().partition("9 convolutions")[2]
         for axis, depth in zip(figure.axes, (6, 9), strict=True):
             paper = ["RR, the paper's loss", "lRR, the paper's loss"]
             assert texts(axis) == ["Std", "Ort", "RR", "lRR", *paper, "Std, longer", "Std, batch norm"]

@@ -96,17 +96,6 @@ def test_stages(pictures):
     assert sorted(found[1:], key=str) == [("RR", {"A": None, **after}), ("Std", {"A": 17, **after})]
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_the_three_convolutions_alone(norm, pictures):
-    x = ONE.data(SHORT, 0, pictures)["A"].train.x
-    rr = Racecar(network(norm), x, mode="full", **ONE.reverse(SHORT))
-    constrained = [entry.name for entry in rr.plan if entry.constrained]
-    assert len(constrained) == 3
-    assert all(name.startswith("features") for name in constrained)
-    kinds = {type(module).__name__ for module in rr.model.modules()}
-    assert ("BatchNorm2d" in kinds) is norm
-
-
 def test_with_batch_norm(pictures, tmp_path):
     """Evaluated with the running statistics, too."""
     (job,) = make_jobs(ONE, replace(SHORT, norm=True, share=0.05), ["RR"], [0], pictures)

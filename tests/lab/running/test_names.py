@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.training.variants import VARIANTS
+from tests.lab.experiments.pictures import write_task
 from tests.lab.running.quick_configs import QUICK, SLICES
 from tests.lab.tiny import ROOT, Tiny, TinyConfig
 
@@ -229,22 +229,14 @@ def test_the_folder_of_data_that_are_made_does_not_count(tmp_path):
     assert ids("information", folder=tmp_path) == ids("information")
 
 
-def write_task(path, seed=0):
-    """A file of var_u.mat's form with other labels."""
-    from scipy.io import savemat
-
-    patterns = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)], dtype=np.uint8)
-    savemat(path, {"F": patterns, "y": np.random.default_rng(seed).integers(0, 2, (1, 4096)).astype(np.uint8)})
-    return path
-
-
 def test_data_from_a_file_count(tmp_path):
     """What is in the file, not where it is; and whether it is named, or the folder that it is in."""
     for folder in ("a", "b", "c"):
         (tmp_path / folder).mkdir()
-    one, same = write_task(tmp_path / "a" / "var_u.mat"), write_task(tmp_path / "b" / "var_u.mat")
+    one, same, other = (tmp_path / folder / "var_u.mat" for folder in "abc")
+    write_task(one)
     same.write_bytes(one.read_bytes())
-    other = write_task(tmp_path / "c" / "var_u.mat", seed=1)
+    write_task(other, seed=1)
     first = ids("information", folder=one)
     assert ids("information", folder=same) == first
     assert ids("information", replace(QUICK["information"], source="var_u"), folder=one.parent) == first
