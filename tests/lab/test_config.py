@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar_lab.config import Config, changed, override, parse
 from racecar_lab.experiments import EXPERIMENTS
+from racecar_lab.training.loss_config import LossConfig
 
 hints = functools.cache(typing.get_type_hints)
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
@@ -52,10 +53,7 @@ HELD = [
     )
 ]  # fmt: skip
 """Those that can hold samples out."""
-LOSSES = (
-    "information", "mnist", "slices", "slices-mnist", "slices-cifar",
-    "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke", "smoke-autoencoder",
-)  # fmt: skip
+LOSSES = [name for name, one in EXPERIMENTS.items() if issubclass(one.Config, LossConfig)]
 """Those whose loss can be chosen."""
 
 

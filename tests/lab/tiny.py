@@ -57,8 +57,6 @@ class TinyConfig(Config):
     is that of the results."""
     dies: tuple[int, ...] = ()
     """Seeds whose process dies once, when stage AA is measured; a file in the data folder remembers it."""
-    nan: bool = False
-    """One of the metrics is no number."""
 
 
 class Tiny(Experiment):
@@ -121,8 +119,6 @@ class Tiny(Experiment):
         with torch.no_grad():
             loss = float(F.cross_entropy(trained.model(test.x), test.y))
         metrics = {"test_accuracy": accuracy(trained.model, test), "test_loss": loss}
-        if config.nan:
-            metrics["ratio"] = float("nan")
         arrays = {"first": first_weight(trained.model), **trained.history}
         return Measured(metrics, {"norms": [float(p.detach().norm()) for p in trained.model.parameters()]}, arrays)
 

@@ -1,9 +1,6 @@
-"""Command lines with very small settings, and what they leave: records, tables, a task in a file."""
+"""Command lines with very small settings, and what they leave: records, tables."""
 
 import re
-
-import numpy as np
-from scipy.io import savemat
 
 from racecar_lab.running.results import Store
 
@@ -28,8 +25,3 @@ def rows(text):
         part = [dict(zip(head, cells, strict=True)) for cells in body]
         whole = [one | more for one, more in zip(whole, part, strict=True)] if whole else part
     return whole
-
-
-def write_task(path):
-    patterns = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)], dtype=np.uint8)
-    savemat(path, {"F": patterns, "y": (patterns.sum(1) > 5).astype(np.uint8)[None]})

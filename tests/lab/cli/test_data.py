@@ -32,14 +32,6 @@ def row(out: str, name: str) -> list[str]:
     return [cell for cell in line.split("  ") if cell]
 
 
-@pytest.mark.parametrize("command", ["list", "check", "fetch", "make"])
-def test_every_command_explains_itself_with_an_example(cli, command):
-    result = cli("data", command, "--help")
-    assert result.status == 0
-    assert f"Example: racecar data {command}" in result.out
-    assert "--data DIR" in result.out
-
-
 def test_list(cli, folder):
     result = cli("data", "list", "--data", folder)
     assert result.status == 0

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from racecar_lab.running.results import Store
-from tests.lab.cli.commands import INFORMATION, ONE, PEAKS, records, rows, write_task
+from tests.lab.cli.commands import INFORMATION, ONE, PEAKS, records, rows
+from tests.lab.experiments.pictures import write_task
 
 pytestmark = pytest.mark.usefixtures("no_data", "measured_once")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from racecar_lab.experiment import Experiment
-from racecar_lab.experiments import EXPERIMENTS, experiment
+from racecar_lab.experiments import experiment
 from racecar_lab.running.jobs import make_jobs
 from tests.lab.cli.commands import records
 
@@ -181,10 +181,6 @@ def test_what_cannot_be_opened(write, refused, tmp_path, command, name):
     (tmp_path / "broken.py").write_text("1 / 0")
     assert REFUSED[name] in refused(*(("run", name) if command == "run" else ("report", ".", "--experiment", name)))
     assert not (tmp_path / "out").exists()
-
-
-def test_racecars_own_are_named_beside(refused):
-    assert all(name in refused("run", "mine") for name in EXPERIMENTS)
 
 
 LACKING = {

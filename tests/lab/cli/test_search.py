@@ -1,7 +1,6 @@
 """``racecar search``, and runs with what it chose."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -11,7 +10,7 @@ import pytest
 from racecar_lab.cli.tuned import read_tuned
 from racecar_lab.experiments import experiment
 from racecar_lab.running.results import Store
-from tests.lab.cli.commands import INFORMATION, PEAKS, records, rows, write_task
+from tests.lab.cli.commands import INFORMATION, PEAKS, records, rows
 from tests.lab.experiments.smoke_cases import TINY
 from tests.lab.smoke_data import small
 
@@ -181,34 +180,6 @@ def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, u
     assert f"RR ({weight:g}) against Std: " in page
     assert f"RR ({weight:g}, lr = {usual.lr:g}) against Std (lr = 0.5): " in page
     assert page.count("racecar run information") >= 2
-
-
-def test_search_help_names_its_folder(cli, search):
-    """The one that it writes to."""
-    said = re.search(r"of a search (out/NAME[\w-]+)", " ".join(cli("search", "--help").out.split()))[1]
-    arguments = [one for one in INFORMATION if one not in ("--out", "out")]
-    assert cli("search", *arguments, "--variants", "RR").status == 0
-    assert Path(said.replace("NAME", "information"), "tuned.json").exists()
-
-
-def test_search_says_which_task_it_was(cli, search, tmp_path):
-    write_task(tmp_path / "mine.mat")
-    assert cli("search", *INFORMATION, "--variants", "RR", "--data", tmp_path / "mine.mat").status == 0
-    tuned = json.loads((tmp_path / "out" / "tuned.json").read_text())
-    assert tuned["config"]["source"] == "var_u"
-    assert tuned["config"] == {**records("out")[0]["config"], "lr": 3e-3}
-
-
-def test_search_with_other_seeds(cli, search):
-    """More or fewer than the experiment says, and the file says so."""
-    assert cli("search", *INFORMATION, "--variants", "RR", "--seeds", "2").status == 0
-    assert {one["seed"] for one in records("out")} == {search.first_seed, search.first_seed + 1}
-    assert json.loads((Store("out").folder / "tuned.json").read_text())["seeds"] == 2 != search.seeds
-
-
-def test_search_holds_out_what_the_user_says(cli, search):
-    assert cli("search", *INFORMATION, "--variants", "RR", "--set", "valid=0.25").status == 0
-    assert {one["config"]["valid"] for one in records("out")} == {0.25}
 
 
 @pytest.fixture

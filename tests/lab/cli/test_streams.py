@@ -15,13 +15,9 @@ from racecar_lab.running.engines import streams
 from racecar_lab.running.results import Store
 from racecar_lab.training import checkpoint
 
+pytestmark = pytest.mark.usefixtures("no_data")
+
 LITTLE = ("--quick", "--set", "stream=permuted", "--set", "net=mlp2", "--set", "tasks=2", "--set", "passes=3")
-
-
-@pytest.fixture(autouse=True)
-def no_data(tmp_path, monkeypatch):
-    """Nothing is fetched, and nothing is there."""
-    monkeypatch.setenv("RACECAR_DATA", str(tmp_path / "nothing"))
 
 
 def test_cut_and_resumed(cli, tmp_path, monkeypatch):

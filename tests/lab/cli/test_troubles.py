@@ -138,8 +138,7 @@ def test_interrupted(cli, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "engine, bad, words",
-    [("here", "{", "is no record"), ("vmap", {"metrics": 3}, "has another type for metrics: 3")],
+    "engine, bad, words", [("here", "{", "is no record"), ("vmap", {"metrics": 3}, "has another type for metrics: 3")]
 )
 def test_a_broken_record_is_named_and_the_other_jobs_are_done(ran, cli, engine, bad, words):
     path = next(path for path in sorted((Store("out").folder / "records").iterdir()))
@@ -155,17 +154,3 @@ def test_a_broken_record_is_named_and_the_other_jobs_are_done(ran, cli, engine, 
     assert {row["variant"]: row["runs"] for row in rows(result.out)} == {"Std": "3", "RR": "3"} | {good["variant"]: "2"}
     path.unlink()
     assert cli(*PEAKS, "--variants", "Std,RR", "--seeds", "2").out == ran.out
-
-
-def test_a_record_with_another_number_is_not_shown(ran, cli, undrawn):
-    """A digit of a metric that has changed since it was written: still a number, but not the one that was measured."""
-    one = records("out")[0]
-    file = Store("out").folder / f"records/{one['id']}.json"
-    good, value = file.read_text(), json.dumps(one["metrics"]["cosine_1"])
-    other = f"{value[:3]}{(int(value[3]) + 1) % 10}{value[4:]}"
-    file.write_text(good.replace(value, other, 1))
-    result = cli("report", "out")
-    assert result.status == 2
-    assert re.fullmatch(r"racecar: left out: .* is damaged, its checksum does not fit; .*\n", result.err)
-    file.write_text(good)
-    assert cli("report", "out").status == 0

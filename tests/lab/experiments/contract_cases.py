@@ -39,10 +39,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "streams": {"images": 24, "batch": 5, "tests": 7, "tasks": 4, "passes": 2},
 }
 CONFIGS: dict[str, Any] = {name: experiment(name).Config(**small) for name, small in SMALL.items()}
-CONFIGS |= {
-    "few-labels": few_labels_cases.TINY,
-    "texture-shape": replace(texture_cases.TINY, fold=0),
-}
+CONFIGS |= {"few-labels": few_labels_cases.TINY, "texture-shape": replace(texture_cases.TINY, fold=0)}
 TRAINED = [name for name, one in EXPERIMENTS.items() if not one.engine]
 """Without the streams, whose engine has tests of its own in cli/test_streams.py."""
 SEARCHED = [name for name in TRAINED if EXPERIMENTS[name].search is not None]

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from racecar import Racecar
 from racecar_lab.datasets import DataError, Source
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.report.metrics import meanings
@@ -89,10 +90,11 @@ def test_a_search_sees_no_test_sample(name, folder):
     """What it trains on, and what it chooses by, are apart from each other and from what is tested on later."""
     one, config = experiment(name), CONFIGS[name]
     tested = samples(*(task.test for task in one.data(config, 0, folder).values()))
-    for task in one.data(replace(config, valid=0.25), 0, folder).values():
-        assert task.valid is not None
+    tasks = one.data(replace(config, valid=0.25), 0, folder).values()
+    held = samples(*(task.valid for task in tasks))
+    for task in tasks:
         assert samples(task.valid)
-        assert not samples(task.train) & samples(task.valid)
+        assert not samples(task.train) & held
         assert not samples(task.train, task.valid) & tested
 
 
@@ -116,11 +118,36 @@ def test_first_weights_follow_from_the_seed(name, folder):
     assert not same(first, other)
 
 
+CONVOLUTIONS = {"few-labels": 3, "long-training": 6, "mnist": 3, "shift": 3, "slices-cifar": 13, "slices-mnist": 3,
+                "texture-shape": 3}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, count", CONVOLUTIONS.items())
+def test_all_convolutions_are_constrained_and_no_classifier(name, count, folder):
+    one, config = experiment(name), CONFIGS[name]
+    model, x = one.network(config), one.data(config, 0, folder)["A"].train.x
+    plan = Racecar(model, x, mode="full", **one.reverse(config)).plan
+    convolutions = [name for name, part in model.named_modules() if isinstance(part, torch.nn.Conv2d)]
+    assert [entry.name for entry in plan if entry.constrained] == convolutions
+    assert len(convolutions) == count
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_reverse_pass_sees_the_configured_share_of_a_batch(name, folder):
     job = jobs_of(name, folder, (OURS[name],))[0]
     tried = training(replace(job, tuned={"fraction": 0.3}), job.stages[0], None, torch.nn.Identity())
     assert tried.reverse["fraction"] == 0.3
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINED if hasattr(CONFIGS[name], "longer")])
+def test_std_alone_is_trained_as_many_seconds(name, folder):
+    """Once more, its first stage for whole epochs, rounded up; but in no search, nor where RR costs nothing."""
+    variants, usual = experiment(name).variants, {"epochs": 10, "cost": 1.61}
+    jobs = jobs_of(name, folder, variants, **usual)
+    assert len({job.ids["A"] for job in jobs}) == len(jobs)
+    assert [(job.variant, job.stages[0].epochs) for job in jobs if job.config.longer] == [("Std", 17)]
+    for change in ({"cost": 1.0}, {"valid": 0.25}):
+        assert not any(job.config.longer for job in jobs_of(name, folder, variants, **{**usual, **change}))
 
 
 REFUSED = [

@@ -89,14 +89,6 @@ def test_claims_are_the_papers():
     assert found >= set(product(others, ("AA", "AB"), ("test_accuracy",)))
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_variants_and_the_quick_run(name):
-    one = experiment(name)
-    assert [one.variant(name).name for name in one.variants] == list(one.variants)
-    assert {"Std", "RR"} <= set(one.variants)
-    assert one.Config(**one.quick.settings) != one.Config()
-
-
 def test_unknown_experiment():
     with pytest.raises(ValueError, match="no experiment 'peak'; did you mean 'peaks'?"):
         experiment("peak")

@@ -46,10 +46,7 @@ def test_a_net_that_died_is_counted_and_no_gain():
             runs.append(record("Std", seed, 0.5, norm=norm))
             runs.append(Run({**record("RR", seed, 0.0 if note else 0.6, 0.1, norm=norm).record, "note": note}))
     figures = all_figures(runs)
-    assert cells(figures[WHERE]) == {
-        "norm none; ✕ 1 dead": ["+10.0\n± 0.0"] * 2,
-        "norm batch; ✕ 3 dead": ["dead"] * 2,
-    }
+    assert cells(figures[WHERE]) == {"norm none; ✕ 1 dead": ["+10.0\n± 0.0"] * 2, "norm batch; ✕ 3 dead": ["dead"] * 2}
     (axis,) = figures[f"{LABELS}, linear probe (norm = none)"].axes
     assert {line.get_label(): line.get_ydata()[0] for line in axis.lines}["RR"] == pytest.approx(0.6)
     assert [text.get_text() for text in axis.texts] == ["✕ RR: 1 of 3 nets died"]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from scipy.io import savemat
 from torch import nn
 
 from racecar_lab.datasets import sphere
 from racecar_lab.experiment import Split, accuracy
 from racecar_lab.experiments.information import bit_count_accuracy
+from tests.lab.experiments.pictures import write_task
 from tests.lab.experiments.untrained import INFORMATION, lively, trained
 
 pytestmark = pytest.mark.usefixtures("no_data")
@@ -47,13 +47,6 @@ def test_more_held_out_than_there_is():
             INFORMATION.data(INFORMATION.Config(valid=valid), 0, None)
 
 
-def write_task(path, seed=0):
-    patterns = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)], dtype=np.uint8)
-    labels = np.random.default_rng(seed).integers(0, 2, (1, 4096)).astype(np.uint8)
-    savemat(path, {"F": patterns, "y": labels})
-    return {tuple(row): int(label) for row, label in zip(patterns.tolist(), labels[0], strict=True)}
-
-
 def labels_of(tasks):
     splits = (tasks["A"].train, tasks["A"].test)
     return {tuple(map(int, row)): label for s in splits for row, label in zip(s.x.tolist(), s.y.tolist(), strict=True)}
@@ -61,7 +54,7 @@ def labels_of(tasks):
 
 def test_a_file_chooses_that_task(tmp_path):
     """By name, by its folder, and whatever it is called: what is named is what is read."""
-    truth, other = write_task(tmp_path / "var_u.mat"), write_task(tmp_path / "mine.mat", seed=1)
+    truth, other = write_task(tmp_path / "var_u.mat", seed=0), write_task(tmp_path / "mine.mat", seed=1)
     for path, expected in ((tmp_path / "var_u.mat", truth), (tmp_path / "mine.mat", other)):
         (config,) = INFORMATION.configs(INFORMATION.Config(), path)
         assert config == INFORMATION.Config(source="var_u")

@@ -144,28 +144,12 @@ def test_what_is_measured(pictures, tmp_path):
 
 
 def test_quick_through_the_command_line(pictures, tmp_path, capsys):
-    arguments = [
-        "run",
-        "safety",
-        "--quick",
-        "--seeds",
-        "1",
-        "--data",
-        str(pictures),
-        "--other-data",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    out = str(tmp_path / "out")
     small = ["images=40", "epochs=1", "labels=10", "tests=20", "weights=0.1"]
-    assert command([*arguments, "--workers", "1", *(part for one in small for part in ("--set", one))]) == 0
-    first, *said = capsys.readouterr().out.splitlines()
+    given = ["--seeds=1", f"--data={pictures}", "--other-data", f"--out={out}", "--workers=1"]
+    assert command(["run", "safety", "--quick", *given, *(f"--set={one}" for one in small)]) == 0
+    first, *told = capsys.readouterr().out.splitlines()
     assert first == "a quick run: no evidence, and nothing of it is judged"
-    assert "plain twins" in said[0]
-    assert not any("hosen" in line for line in said)
-    assert {one["variant"] for one in plain_results(tmp_path / "out")} == {"Std", "lRR"}
-    assert command(["report", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "report.html").stat().st_size < 300_000
-
-
-def plain_results(folder):
-    return [run.record for run in Store(folder).runs()]
+    assert not any("hosen" in line for line in told)
+    assert {run.variant for run in Store(tmp_path / "out").runs()} == {"Std", "lRR"}
+    assert command(["report", out]) == 0

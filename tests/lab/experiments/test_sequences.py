@@ -137,11 +137,7 @@ def test_what_is_compared(cell, layers):
 # Trainings
 
 
-RUNS = [
-    ("rows", "lstm", 1, ("RR",)),
-    ("add", "gru", 1, ("Std", "RR")),
-    ("copy", "rnn", 2, ("Ort", "lRR")),
-]
+RUNS = [("rows", "lstm", 1, ("RR",)), ("add", "gru", 1, ("Std", "RR")), ("copy", "rnn", 2, ("Ort", "lRR"))]
 
 
 @pytest.mark.parametrize("task, cell, layers, variants", RUNS)

@@ -18,7 +18,6 @@ from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.starting import begin, training
 from racecar_lab.training import augment
-from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single
 from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.pictures import write_cifar, write_mnist
@@ -91,18 +90,6 @@ def test_pictures(pictures):
     torch.testing.assert_close(x.std((0, 2, 3)), torch.ones(3))
 
 
-def test_which_layers(pictures):
-    """All convolutions, thirteen or three, and no classifier."""
-    for name, count in (("slices-mnist", 3), ("slices-cifar", 13)):
-        one = experiment(name)
-        model, config = one.network(one.Config()), one.Config()
-        (job,) = make_jobs(one, replace(config, grid=False), ["RR"], [0], pictures)
-        rr = Racecar(model, one.data(config, 0, pictures)["A"].train.x, mode="full", **one.reverse(job.config))
-        constrained = [entry.name for entry in rr.plan if entry.constrained]
-        assert len(constrained) == count
-        assert all(layer.startswith("features") for layer in constrained)
-
-
 def test_reverse_loss():
     """The mean over layers of what `invertibility` finds, batch by batch."""
     torch.manual_seed(0)
@@ -141,20 +128,6 @@ def test_the_reverse_loss_with_batch_norm(pictures):
 
 
 # Flips and shifts
-
-
-def test_every_engine_moves_alike(pictures, tmp_path, monkeypatch):
-    """With SGD: convolutions round differently in each, and Adam makes whole steps of gradients that are rounding."""
-    monkeypatch.setattr(SlicesMnist, "recipe", lambda *_: Recipe(shift=3))
-    one = experiment("slices-mnist")
-    jobs = make_jobs(one, one.Config(grid=False, epochs=2, batch=8, optimiser="sgd"), ["Std"], [0, 1], pictures)
-    for engine in ("here", "vmap"):
-        assert run(jobs, tmp_path / engine, engine) == []
-    here, vmap = (results(tmp_path / engine) for engine in ("here", "vmap"))
-    for id, found in here.items():
-        torch.testing.assert_close(vmap[id]["weights"], found["weights"], rtol=1e-5, atol=1e-6)
-    monkeypatch.undo()
-    assert one.recipe(None, None).shift == 0
 
 
 def test_moves_by_hand():

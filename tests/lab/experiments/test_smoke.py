@@ -6,22 +6,19 @@ from torch.nn import functional as F
 
 from racecar_lab.datasets import smoke
 from racecar_lab.experiment import Stage
-from racecar_lab.experiments.smoke import film, losses, splitting
+from racecar_lab.experiments.smoke import film, losses
 from racecar_lab.experiments.smoke.config import TRAINING_PLUMES
 from racecar_lab.networks.smoke import lowered
 from racecar_lab.running.results import Store
 from racecar_lab.training.recipe import Batch
-from tests.lab.experiments.smoke_cases import SMOKE, TINY, jobs
-from tests.lab.smoke_data import small
+from tests.lab.experiments.smoke_cases import SMOKE, TINY, jobs, small_data
 from tests.lab.tiny import results, run
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        splitting.load_frames.cache_clear()
-        yield small(patch, tmp_path_factory.mktemp("data"))
-    splitting.load_frames.cache_clear()
+    with small_data(tmp_path_factory.mktemp("data")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

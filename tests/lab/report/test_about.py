@@ -83,13 +83,8 @@ def test_a_loss_has_its_name(name, which):
 
 def test_all_that_varies_is_said(monkeypatch):
     one = experiment("few-labels")
-    found = [
-        record(
-            "RR", 0, {"probe_2": 0.5}, experiment="few-labels", config=one.Config(start=start, scale=scale).to_dict()
-        )
-        for start, scale in (("torch", "relative"), ("he", "sum"))
-    ]
     configs = [one.Config(start=start, scale=scale) for start, scale in (("torch", "relative"), ("he", "sum"))]
+    found = [record("RR", 0, {"probe_2": 0.5}, experiment="few-labels", config=each.to_dict()) for each in configs]
     told = about(one, configs, gather(runs(found)))
     assert set(told["first weights"].split("; ")) == {"PyTorch's own", "He's"}
     assert set(re.findall(r"scale (\w+)", told["reverse loss"])) == {"relative", "sum"}

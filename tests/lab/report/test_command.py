@@ -172,9 +172,3 @@ def test_figures_that_cannot_be_drawn_are_named(call, tmp_path, monkeypatch, fig
     assert err.count("\n") == 1
     assert "the figures of peaks could not be drawn: " in err
     assert "could not be drawn" in (tmp_path / "report.html").read_text()
-
-
-def test_help_has_an_example(call):
-    status, out, _ = call("--help")
-    assert status == 0
-    assert "racecar report out --open" in out

@@ -47,9 +47,3 @@ def test_losses_are_judged_apart():
         "scale relative, gradient both, reduction mean (that of before); "
         "scale relative, gradient reverse, reduction mean (the default)"
     )
-
-
-def test_the_papers_own_loss_is_named():
-    for name in ("digits", "peaks"):
-        page = section(name, "a", [Run(record("RR", weight=5e-7, experiment=name))], experiment(name))
-        assert page.about["reverse loss"] == "scale sum, gradient both, reduction sum (the paper's)"

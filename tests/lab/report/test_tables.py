@@ -17,11 +17,6 @@ from tests.lab.report.records import record, runs
 VALUES = [0.2, 0.23, 0.22]
 
 
-def rows(table):
-    """Rows as dictionaries by the head of the column."""
-    return table.rows
-
-
 def test_paper_and_ours():
     records = [record("RR", seed, {"lpips": value}, weight=5e-7) for seed, value in enumerate(VALUES)]
     records += [record("RR", 3, {"lpips": None}, weight=5e-7, status="diverged"), record("Std", 0, {"lpips": 0.5})]
@@ -30,7 +25,7 @@ def test_paper_and_ours():
         Paper("lpips", "A", "RR", 0.217, 0.022, note="over all"),
         Paper("lpips", "AB", "Std", 0.1),
     ]
-    std, rr = rows(results_table("", gather(runs(records)), [("A", "lpips")], paper))
+    std, rr = results_table("", gather(runs(records)), [("A", "lpips")], paper).rows
     assert rr["ours"].value == pytest.approx(mean(VALUES))
     assert rr["ours"].text == f"{mean(VALUES):.3f} ± {stdev(VALUES):.3f}"
     assert rr["paper"].text == "0.217 ± 0.022"
@@ -46,13 +41,13 @@ def test_paper_and_ours():
 
 def test_the_papers_figure_for_just_this_configuration_comes_first():
     paper = [Paper("m", "A", "Std", 1.0), Paper("m", "A", "Std", 2.0, where={"epochs": 10})]
-    (row,) = rows(results_table("", gather(runs([record(metrics={"m": 1.0})])), [("A", "m")], paper))
+    (row,) = results_table("", gather(runs([record(metrics={"m": 1.0})])), [("A", "m")], paper).rows
     assert row["paper"].value == 2.0
 
 
 def test_a_variant_that_always_diverged_is_shown():
     records = [record("Std", 0, {"m": 1.0}), record("RR", 0, {"m": None}, status="diverged")]
-    _, row = rows(results_table("", gather(runs(records)), [("A", "m")]))
+    _, row = results_table("", gather(runs(records)), [("A", "m")]).rows
     assert (row["ours"].text, row["runs"].text, row["runs"].note) == ("–", "0", "1 of 1 diverged")
 
 
@@ -66,7 +61,7 @@ def test_cost_is_held_against_std_in_the_same_place():
         one("RR", 0, 2.4, 150, "GPU"), one("RR", 1, 2.4, 150, "GPU"), one("RR", 2, 30.0, None, "CPU"),
         one("Ort", 0, 1.8, 100, "GPU", "vmap"), one("WD", 7, 1.0, 100, "GPU"),
     ]  # fmt: skip
-    found = {(row["variant"].text, row["device"].text): row for row in rows(cost_table(gather(runs(records))))}
+    found = {(row["variant"].text, row["device"].text): row for row in cost_table(gather(runs(records))).rows}
     assert found["RR", "GPU"]["time × Std"].value == pytest.approx((2.4 / 1.0 + 2.4 / 1.2) / 2)  # of the same seeds
     assert found["RR", "GPU"]["time × Std"].text == "2.20 ×"
     assert found["RR", "GPU"]["memory × Std"].value == pytest.approx(1.5)
@@ -87,10 +82,10 @@ def test_tuned_runs_cost_what_they_cost_beside_std():
         return record(variant, seed, {}, cost={"wall_s": 1.0, "step_s": step, "peak_memory": None}, tuned=tuned)
 
     records = [one("Std", 0, 1.0), one("Std", 1, 2.0), one("RR", 0, 3.0, lr=1), one("RR", 1, 4.0, lr=1)]
-    (row,) = [row for row in rows(cost_table(gather(runs(records)))) if row["variant"].text == "RR"]
+    (row,) = [row for row in cost_table(gather(runs(records))).rows if row["variant"].text == "RR"]
     assert row["time × Std"].value == pytest.approx(2.5)
     both = gather(runs([*records, one("Std", 0, 5.0, lr=1)]))
-    (row,) = [row for row in rows(cost_table(both)) if row["variant"].text == "RR"]
+    (row,) = [row for row in cost_table(both).rows if row["variant"].text == "RR"]
     assert row["time × Std"].value == pytest.approx((3 / 3 + 4 / 2) / 2)
 
 
@@ -104,7 +99,7 @@ def test_tables_of_the_runs_are_averaged():
 
     records = [record(seed=seed, tables={"plane": plane(seed), "ceilings": {"h_x": 1.0}}) for seed in (0, 1, 2)]
     (table,) = inner_tables(gather(runs(records)))
-    found = {(row["name"].text, row["bins"].text): row for row in rows(table)}
+    found = {(row["name"].text, row["bins"].text): row for row in table.rows}
     assert list(found) == [("d1", "5"), ("d1", "30"), ("d2", "5"), ("d2", "30")]
     assert found["d2", "30"]["i_xd"].value == pytest.approx(31.0)
     assert found["d2", "30"]["codes"].value == pytest.approx(40.0)
@@ -117,7 +112,7 @@ def test_claims():
     records = [record(name, seed, {"m": v}) for name, some in values.items() for seed, v in enumerate(some)]
     records.append(record("RR", 4, {"m": None}, status="diverged"))
     findings = judge([Claim("Yes", "m", "A", "RR", "Std"), Claim("No", "m", "A", "Ort", "Std")], gather(runs(records)))
-    (yes,) = rows(claims_table(findings))
+    (yes,) = claims_table(findings).rows
     assert (yes["verdict"].text, yes["pairs"].text) == ("supported", "4")
     assert yes["lost nets"].text == "RR 1 of 5 (1 to 72 %), Std 0 of 4 (0 to 60 %)"
     assert yes["could show"].value == pytest.approx(findings[0].gain.smallest(findings[0].level))
@@ -127,24 +122,10 @@ def test_claims():
     assert yes["claim"].note == "RR against Std: m of A, higher is better"
     lost = [record("RR", seed, {"m": None}, status="diverged") for seed in range(4)]
     std = [record("Std", seed, {"m": 0.5}) for seed in range(4)]
-    (none,) = rows(unjudged_table(judge([Claim("", "m", "A", "RR", "Std")], gather(runs([*lost, *std])))))
+    (none,) = unjudged_table(judge([Claim("", "m", "A", "RR", "Std")], gather(runs([*lost, *std])))).rows
     assert none["why"].text.startswith("too few runs: 0 pairs, and 3 are asked for; lost nets: RR 4 of 4 (40 to 100 %)")
-    (no,) = rows(unjudged_table(findings))
+    (no,) = unjudged_table(findings).rows
     assert (no["claim"].text, no["why"].text) == ("No", "not run: one side has no runs of this setting")
-
-
-def test_claims_of_the_same_effect():
-    values = {1.0: [0.2, 0.21, 0.19], 0.125: [0.201, 0.211, 0.1905]}
-    records = [
-        record("RR", seed, {"m": value}, config={"fraction": fraction})
-        for fraction, some in values.items()
-        for seed, value in enumerate(some)
-    ]
-    claim = Claim(
-        "Same", "m", "A", "RR", "RR", where={"fraction": 0.125}, against={"fraction": 1.0}, margin=0.03, relative=True
-    )
-    (row,) = rows(claims_table(judge([claim], gather(runs(records)))))
-    assert row["claim"].note == "RR (fraction = 0.125) against RR (fraction = 1): m of A, within ±3 %"
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,7 @@ from collections import Counter
 import pytest
 
 from racecar_lab.report.statistics import Estimate, estimate
-from racecar_lab.report.verdicts import (
-    CONTRADICTED,
-    MIXED,
-    NOT_RUN,
-    SUPPORTED,
-    TOO_FEW,
-    UNDECIDED,
-    overall,
-    verdict,
-)
+from racecar_lab.report.verdicts import CONTRADICTED, MIXED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED, overall, verdict
 
 
 def verdicts(effect: float, rule, n: int = 10, times: int = 800) -> dict[str, float]:

@@ -31,10 +31,7 @@ def test_lines(clock, capsys):
         progress("job", "AA", 30, 40, "")
         clock[0] += INTERVAL
         progress("job", "AA", -1, -1, "")
-    assert capsys.readouterr().err.splitlines() == [
-        "1 of 3 stages; job AA: 20 of 40 steps, loss 0.5",
-        "2 of 3 stages",
-    ]
+    assert capsys.readouterr().err.splitlines() == ["1 of 3 stages; job AA: 20 of 40 steps, loss 0.5", "2 of 3 stages"]
 
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])

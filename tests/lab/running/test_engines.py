@@ -1,17 +1,14 @@
 """The same run on every engine: the same results, also of a training that diverges."""
 
-import math
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
 from racecar import pretrain
-from racecar_lab.cli.summary import summary
 from racecar_lab.running import runner
 from racecar_lab.running.engines import batching
 from racecar_lab.running.engines.batching import groups_of
-from racecar_lab.running.results import Store
 from racecar_lab.training.steps import vmapped
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 
@@ -155,11 +152,7 @@ def test_vmap_in_two_processes_is_the_same(reference, tmp_path):
     assert_same(results(tmp_path), {id: one for id, one in reference.items() if id in ids})
 
 
-REFUSED = {
-    "dropout": {"dropout": 0.2},
-    "precision": {"precision": "bfloat16"},
-    "ema": {"ema": 0.9},
-}
+REFUSED = {"dropout": {"dropout": 0.2}, "precision": {"precision": "bfloat16"}, "ema": {"ema": 0.9}}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -207,11 +200,6 @@ def test_what_would_be_forgotten_is_refused(launched, engine, plan, message, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_engines_have_names(tmp_path):
-    with pytest.raises(ValueError, match="engine must be one of here, vmap, ray, not 'slurm'"):
-        run(make(), tmp_path, "slurm")
-
-
 def test_nothing_is_done_twice(tmp_path, monkeypatch):
     run(make(["RR"]), tmp_path)
     monkeypatch.setattr(Tiny, "data", None)
@@ -246,27 +234,12 @@ def test_one_diverges_and_the_others_go_on(name, engine, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])
-@pytest.mark.parametrize(
-    "when, setting",
-    [("later", {"optimiser": "sgd", "lr": 1e30}), ("in the last step", {"optimiser": "sgd", "lr": 1e10, "batch": 0})],
-)
-def test_divergence_is_found(when, setting, engine, tmp_path):
-    """In the last step the loss is finite, but what comes out of it is not a network any more."""
-    epochs, weight = (3, 0.3) if when == "later" else (1, 1e30)
-    made = make(["RR"], [0], weights={"RR": [weight]}, epochs=epochs, scales=("sum",), **setting)
+def test_divergence_in_the_last_step_is_found(engine, tmp_path):
+    """Its loss is finite, but what comes out of it is not a network any more."""
+    setting = {"epochs": 1, "scales": ("sum",), "optimiser": "sgd", "lr": 1e10, "batch": 0}
+    made = make(["RR"], [0], weights={"RR": [1e30]}, **setting)
     assert run(made, tmp_path, engine) == []
     found = {one["stage"]: one for one in results(tmp_path).values()}
     assert {stage: one["status"] for stage, one in found.items()} == dict.fromkeys(("A", "AA", "AB"), "diverged")
     assert found["A"]["note"]
     assert found["AB"]["note"] == LOST
-
-
-@pytest.mark.parametrize("engine", ["here", "vmap"])
-def test_a_metric_that_is_no_number_is_null(engine, tmp_path):
-    made = make(["Std"], [0, 1], nan=True, finetune=0)
-    assert run(made, tmp_path, engine) == []
-    found = results(tmp_path)
-    assert len(found) == 2
-    assert all(one["metrics"]["ratio"] is None for one in found.values())
-    assert all(math.isfinite(one["metrics"]["test_loss"]) for one in found.values())
-    assert "test_accuracy" in summary(made, Store(tmp_path))

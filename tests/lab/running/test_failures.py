@@ -1,14 +1,11 @@
 """What happens when something goes wrong in one of many jobs."""
 
-import json
 import multiprocessing
 
 import pytest
 
-from racecar.cli.app import run as command
-from racecar_lab.experiments import EXPERIMENTS
 from racecar_lab.running.engines.pool import _drain
-from tests.lab.tiny import Tiny, make, plain, results, run
+from tests.lab.tiny import make, plain, results, run
 
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])
@@ -51,20 +48,3 @@ def test_a_warning_of_a_worker_is_one_of_its_parent():
     with pytest.warns(UserWarning, match="a checkpoint was not written"):
         _drain(theirs, lambda *message: seen.append(message))
     assert seen == [("job", "A", 1, 2, "note")]
-
-
-def test_the_command_says_it_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(EXPERIMENTS, "tiny", Tiny())
-    arguments = ["run", "tiny", "--variants", "Std", "--seeds", "3", "--workers", "1", "--out", str(tmp_path)]
-    assert command([*arguments, "--set", "raises=1", "--set", "infinite=2"]) == 2
-    out, err = capsys.readouterr()
-    assert err.splitlines() == [
-        "racecar: tiny Std seed 1 failed: RuntimeError: this one cannot be measured",
-        f"racecar: 1 of 3 jobs failed; what was finished is in {tmp_path}",
-    ]
-    assert "(1 diverged)" in out
-    assert {one["seed"]: one["status"] for one in results(tmp_path).values()} == {0: "finished", 2: "diverged"}
-    assert command([*arguments, "--set", "raises=1", "--set", "infinite=2", "--engine", "vmap"]) == 2
-    assert "6 of 9 stages are there already" in capsys.readouterr().err
-    record = json.loads(next((tmp_path / "records").iterdir()).read_text())
-    assert record["made"]["command"].startswith("racecar ")

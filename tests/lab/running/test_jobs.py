@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -88,12 +87,6 @@ def test_stages_and_what_is_there(tmp_path):
     assert rr.unfinished(store) == list(rr.stages)
     assert std.label == "information Std seed 3"
     assert rr.label == f"information RR {QUICK['information'].weight:g} seed 3"
-
-
-def test_unknown_variant():
-    known = "Std, Ort, OrtB, Pre, RR, lRR, RR1, WD, Drop"
-    with pytest.raises(ValueError, match=f"no variant 'rr'; the variants are: {known}"):
-        make_jobs(experiment("peaks"), LINEAR, ["rr"], [0], Path())
 
 
 def test_more_than_anybody_can_mean(monkeypatch):

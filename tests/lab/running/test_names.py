@@ -7,12 +7,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar_lab import config
 from racecar_lab.config import Config, guide
 from racecar_lab.datasets import smoke
@@ -21,53 +19,13 @@ from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.training.variants import VARIANTS
+from tests.lab.experiments.pictures import write_task
 from tests.lab.running.quick_configs import QUICK, SLICES
+from tests.lab.test_config import drawn
 from tests.lab.tiny import ROOT, Tiny, TinyConfig
 
-VALUES = {
-    "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
-    **dict.fromkeys(("schedule", "autoencoder_schedule"), st.sampled_from(("constant", "cosine", "onecycle"))),
-    "precision": st.sampled_from(("float32", "bfloat16", "float16")),
-    "nets": st.sampled_from((("linear",), ("norm",), ("two",))),
-    "ema": st.floats(0, 0.99),
-    "fraction": st.floats(0.01, 1),
-    "shipped": st.booleans(),
-    "norm": st.booleans(),
-    "few-labels.norm": st.sampled_from(("none", "batch", "group")),
-    "long-training.norm": st.sampled_from(("none", "batch")),
-    "widths": st.sampled_from(((2, 3, 4), (64, 128, 256))),
-    "critic_widths": st.sampled_from(((2, 3), (8, 16, 32))),
-    **dict.fromkeys(
-        ("smoke.widths", "smoke-autoencoder.widths"), st.sampled_from(((2, 3, 4, 3, 2), (8, 16, 16, 8, 8)))
-    ),
-    "texture-shape.norm": st.sampled_from(("none", "batch")),
-    "texture-shape.augment": st.sampled_from(("none", "strong")),
-    "split": st.sampled_from(("shape", "random")),
-    "fold": st.integers(0, 4),
-    "size": st.integers(8, 224),
-    "reduced": st.booleans(),
-    "shift.norm": st.sampled_from(("none", "batch")),
-    "shift.task": st.sampled_from(("digits", "cifar")),
-    "sequences.task": st.sampled_from(("rows", "add", "copy")),
-    "sequences.layers": st.integers(1, 9),
-    "cell": st.sampled_from(("lstm", "gru", "rnn")),
-    "length": st.integers(2, 10**6),
-    **dict.fromkeys(("noise", "blur", "contrast"), st.sampled_from(((0.1, 0.3), (1.0, 2.5)))),
-    "augment": st.booleans(),
-    "decay": st.booleans(),
-    "layers": st.sampled_from(("all", "early", "late")),
-    "start": st.sampled_from(("torch", "he")),
-    "scale": st.sampled_from(SCALES),
-    "gradient": st.sampled_from(GRADIENTS),
-    "reduction": st.sampled_from(REDUCTIONS),
-    "labels": st.sampled_from(((2,), (2, 10), (5, 50, 250))),
-    "tune_lrs": st.sampled_from(((1e-3,), (1e-3, 1e-2))),
-    "depth": st.sampled_from((3, 6, 9)),
-    "share": st.floats(0.01, 1),
-    "cost": st.floats(1, 100),
-    int: st.integers(1, 10**6),
-    float: st.floats(1e-9, 1e6),
-}
+SINGLE = {"nets": (("linear",), ("norm",), ("two",)), "fold": range(5)}
+"""Values with which there is one job."""
 SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
 """The first two can be 0 only; the others choose data that are not here, see below."""
 SKIPPED |= {("mnist", "longer"), ("few-labels", "longer"), ("long-training", "longer")}  # of Std alone
@@ -93,16 +51,22 @@ def ids(name="peaks", config=None, variant="RR", seed=0, folder=None, **more):
     return {stage.name: job.ids[stage.name] for stage in job.stages}
 
 
+def value(config, field, data):
+    return data.draw(st.sampled_from(SINGLE[field]), field) if field in SINGLE else drawn(type(config), field, data)
+
+
 @pytest.mark.parametrize("name", FIELDS)
 @settings(max_examples=settings.default.max_examples // 2, phases=[Phase.generate])
 @given(data=st.data())
 def test_every_setting_counts(name, data):
     wrong = []
     for field in FIELDS[name]:
-        kind = type(getattr(QUICK[name], field))
-        usual = VALUES.get(f"{name}.{field}", VALUES.get(field, VALUES.get(kind)))
-        values = st.floats(0, 0.9) if field == "valid" else usual
-        one, other = data.draw(values, field), data.draw(values, field)
+        one, other = (
+            data.draw(st.sampled_from(SINGLE[field]), field)
+            if field in SINGLE
+            else drawn(type(QUICK[name]), field, data)
+            for _ in range(2)
+        )
         first = ids(name, replace(QUICK[name], **{field: one}))
         second = ids(name, replace(QUICK[name], **{field: other}))
         apart = first.keys() == second.keys() and not set(first.values()) & set(second.values())
@@ -229,22 +193,14 @@ def test_the_folder_of_data_that_are_made_does_not_count(tmp_path):
     assert ids("information", folder=tmp_path) == ids("information")
 
 
-def write_task(path, seed=0):
-    """A file of var_u.mat's form with other labels."""
-    from scipy.io import savemat
-
-    patterns = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)], dtype=np.uint8)
-    savemat(path, {"F": patterns, "y": np.random.default_rng(seed).integers(0, 2, (1, 4096)).astype(np.uint8)})
-    return path
-
-
 def test_data_from_a_file_count(tmp_path):
     """What is in the file, not where it is; and whether it is named, or the folder that it is in."""
     for folder in ("a", "b", "c"):
         (tmp_path / folder).mkdir()
-    one, same = write_task(tmp_path / "a" / "var_u.mat"), write_task(tmp_path / "b" / "var_u.mat")
+    one, same, other = (tmp_path / folder / "var_u.mat" for folder in "abc")
+    write_task(one)
     same.write_bytes(one.read_bytes())
-    other = write_task(tmp_path / "c" / "var_u.mat", seed=1)
+    write_task(other, seed=1)
     first = ids("information", folder=one)
     assert ids("information", folder=same) == first
     assert ids("information", replace(QUICK["information"], source="var_u"), folder=one.parent) == first

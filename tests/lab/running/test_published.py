@@ -69,16 +69,6 @@ def test_the_same_records_are_the_same_files(folder, tmp_path):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_pandas_can_read_it(folder):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(folder / RUNS, dtype={"id": str}).merge(pandas.read_csv(folder / SETTINGS), on="setting")
-    ours = Store(folder).frame()
-    assert dict(zip(frame["id"], frame["metrics.λ"], strict=True)) == dict(
-        zip(ours["id"], ours["metrics.λ"], strict=True)
-    )
-    assert len(pandas.read_json(folder / DETAILS, lines=True, dtype={"id": str})) == len(RECORDS)
-
-
 def test_what_a_run_adds(folder):
     """Beside the published ones; of a run that was trained again, its own record is the newer."""
     store = Store(folder)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from racecar_lab.running.record import FIELDS, FORMAT, read_record, with_checksum
 from racecar_lab.running.results import Store, identity
-from racecar_lab.running.run import Run
 from tests.lab.report.records import record
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}
@@ -65,12 +64,6 @@ def test_nothing_to_keep_makes_no_file(store):
     run = store.get(record()["id"])
     assert not run.finished
     assert run.arrays == {}
-
-
-def test_a_run_without_a_store():
-    run = Run(record("Std"))
-    assert run.arrays == {}
-    assert run.weight is None
 
 
 def test_a_checkpoint_goes_when_its_stage_is_done(store):

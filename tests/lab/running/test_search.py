@@ -9,7 +9,6 @@ import pytest
 
 from racecar_lab.experiments import experiment
 from racecar_lab.running import search
-from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.search import best, trained, trials
 from racecar_lab.search_space import Search, half_decade
@@ -83,39 +82,11 @@ def test_more_fields_are_tried_by_every_variant():
         assert len(set(own)) == len(own)
 
 
-def test_the_papers_loss_has_a_scale_of_its_own():
-    """The same search but for the λ of a plain sum; 0 is the lower end of every grid."""
-    usual, paper = (INFORMATION.search_for(replace(CONFIG, scale=scale)) for scale in ("relative", "sum"))
-    assert usual == INFORMATION.search
-    changed = {name for name, values in paper.weights.items() if values != usual.weights[name]}
-    assert changed == {"RR", "lRR", "RR1"}
-    assert replace(paper, weights=usual.weights) == usual
-    for one in (usual, paper):
-        assert {min(one.weights[name]) for name in ("Ort", "RR", "lRR", "RR1", "WD")} == {0}
-
-
 def test_seeds_of_the_search_are_its_own():
     jobs = trials(INFORMATION, INFORMATION.search, CONFIG, ["RR"], None)
     seeds = {job.seed for job in jobs}
     assert len(seeds) == INFORMATION.search.seeds
     assert min(seeds) >= 1000 > INFORMATION.seeds
-
-
-def test_data_of_the_search():
-    """The test set of a search's run is not looked at: its metric is that of samples held out of the training set."""
-    task = INFORMATION.data(CONFIG, 1000, None)["A"]
-    assert INFORMATION.search.metric == "valid_accuracy"
-    assert len(task.valid) == round(0.1 * 3277)
-    assert len(task.train) + len(task.valid) == 3277
-
-
-def test_names():
-    """One of a kind, each with another name: nothing is skipped by mistake."""
-    jobs = trials(INFORMATION, INFORMATION.search, CONFIG, list(INFORMATION.variants), None)
-    ids = [id for job in jobs for id in job.ids.values()]
-    assert len(set(ids)) == len(ids)
-    published = make_jobs(INFORMATION, INFORMATION.Config(), list(INFORMATION.variants), range(10), None)
-    assert set(ids).isdisjoint(id for job in published for id in job.ids.values())
 
 
 @pytest.mark.parametrize(
