@@ -46,7 +46,7 @@ def mirrored(inputs: int, norm: bool, hidden: int = HIDDEN, channels: Sequence[i
     )  # fmt: skip
 
 
-class Discriminator(nn.Module):
+class DigitDiscriminator(nn.Module):
     """A classifier of real pictures (N, 1, 28, 28) against generated ones: two strided convolutions and a linear layer,
     whose outputs are its features, and one logit.
 

@@ -65,6 +65,10 @@ VALUES = {
     "depth": st.sampled_from((3, 6, 9)),
     "share": st.floats(0.01, 1),
     "cost": st.floats(1, 100),
+    "code": st.sampled_from(("one-hot", "number")),
+    "channels": st.sampled_from(((2, 3), (64, 128))),
+    "judge_accuracy": st.floats(0, 1),
+    "disentangle.samples": st.integers(2, 10**6),
     int: st.integers(1, 10**6),
     float: st.floats(1e-9, 1e6),
 }
