@@ -44,6 +44,19 @@ texture_shape() {  # SETTING: paper, strong or batch
         --tuned "out/search-texture-$1/tuned.json" --out "out/texture-$1-random"
 }
 
+disentangle() {  # NORM CODE: true or false; one-hot or number
+    _one "disentangle --device cuda --cuda-graphs --data $data --set norm=$1 --set code=$2" Std,RR1,InfoGAN,Free "disentangle-$2-norm-$1" "--seeds 1" 8
+}
+
+disentangle_generators() {  # NORM CODE: the generators of seed 0 by themselves, and what racecar inspect sees in RR1's
+    local cell="$2-norm-$1" suffix=$2 target=${2/-/_} inputs=74
+    [ "$2" = number ] && inputs=65
+    [ "$1" = true ] && suffix=$suffix-norm target=${target}_norm
+    python -m benchmarks.generators "out/disentangle-$cell" out/generators &&
+        racecar inspect "racecar_lab.experiments.disentangle.generators:$target" --weights "out/generators/RR1-$suffix.safetensors" \
+            --data "out/generators/inputs-$2.safetensors" --input 64,$inputs --out "out/generators/RR1-$suffix"
+}
+
 smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which Std's L2 is within 2 % of the best, on held-out plumes
     for epochs in 100 200 400 800; do
         racecar run smoke --device cuda --cuda-graphs --data "$data" --workers 4 --variants Std --seeds 4 --first-seed 1000 \

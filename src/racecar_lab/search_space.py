@@ -84,7 +84,7 @@ class Search:
         grids = {key: {"weight": values, **self.own.get(key, {})} for key, values in self.weights.items()}
         counts = {key: math.prod(map(len, grid.values())) for key, grid in grids.items()}
         count = max(counts.values(), default=1)
-        if not variant(name).meaning:
+        if name not in self.weights and not variant(name).meaning:
             return _grid({"lr": _spread(lrs, len(lrs) * count), **self.fields})
         if not self.weights.get(name):
             raise ValueError(f"the search has no weights for {name}, but for {', '.join(self.weights)}")

@@ -24,6 +24,8 @@ CHOICES = {
     **dict.fromkeys(("LongTrainingConfig.widths", "TextureShapeConfig.widths"), ((2, 3, 4), (64, 128, 256))),
     **dict.fromkeys(("SmokeConfig.widths", "SmokeAutoencoderConfig.widths"), ((2, 3, 4, 3, 2), (8, 16, 16, 8, 8))),
     "critic_widths": ((2, 3), (8, 16, 32)),
+    "channels": ((2, 3), (64, 128)),
+    "DisentangleConfig.samples": (2, 10, 10_000),
     "fold": (None, 0, 4),
     "size": (8, 64, 224),
     "SequencesConfig.layers": (1, 2, 3),
@@ -45,11 +47,12 @@ CHOICES = {
 """Values of fields whose type does not say which there are."""
 UNIT = {**dict.fromkeys(("ema", "valid"), (0, 0.99)), **dict.fromkeys(("fraction", "share", "slim"), (0.01, 1))}
 UNIT["cost"] = (1, 1e6)
+UNIT["judge_accuracy"] = (0, 1)
 HELD = [
     CONFIGS[name]
     for name in (
         "base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke",
-        "smoke-autoencoder",
+        "smoke-autoencoder", "disentangle",
     )
 ]  # fmt: skip
 """Those that can hold samples out."""

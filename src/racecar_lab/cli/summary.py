@@ -147,10 +147,9 @@ def _value(runs: Sequence[Run], metric: str) -> str:
 
 def _explanations(jobs: Sequence[Job]) -> list[str]:
     """Lines below the table that explain its columns."""
-    from racecar_lab.training.variants import variant
-
     stages = {stage.name: stage for job in jobs for stage in job.stages}
-    meanings = {job.variant: variant(job.variant).meaning for job in jobs if variant(job.variant).meaning}
+    variants = [job.experiment.variant(job.variant) for job in jobs]
+    meanings = {variant.name: variant.meaning for variant in variants if variant.meaning}
     weights = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
     return [
         f"Mean ± standard deviation over the runs, one for each {' and '.join((*_clusters(jobs), 'seed'))}.",

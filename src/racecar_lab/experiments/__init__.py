@@ -8,6 +8,7 @@ from typing import Any
 
 from racecar_lab.experiment import Experiment
 from racecar_lab.experiments.digits import Digits
+from racecar_lab.experiments.disentangle import Disentangle
 from racecar_lab.experiments.few_labels import FewLabels
 from racecar_lab.experiments.information import Information
 from racecar_lab.experiments.long_training import LongTraining
@@ -31,6 +32,7 @@ PAPER: tuple[Experiment[Any], ...] = (
     TextureShape(),
     Smoke(),
     SmokeAutoencoder(),
+    Disentangle(),
 )
 OURS: tuple[Experiment[Any], ...] = (
     Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift(),

@@ -13,7 +13,7 @@ from racecar_lab.report.costs import step_cost
 from racecar_lab.report.groups import Group
 from racecar_lab.report.metrics import meanings
 from racecar_lab.training.loss_config import DEFAULT, LOSS, loss_name
-from racecar_lab.training.variants import VARIANTS, variant
+from racecar_lab.training.variants import VARIANTS, OwnVariant, variant
 
 STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
 """Value of a configuration's field ``start`` → the initial weights in words."""
@@ -66,11 +66,14 @@ def first_weights(experiment: Experiment[Any], config: Any) -> str:
 
 def glossary(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequence[Group]) -> dict[str, str]:
     """Name → meaning, for the variants and stages that were run and the metrics that were measured."""
-    variants = dict.fromkeys(group.variant for group in groups if group.variant in VARIANTS)
+    names = dict.fromkeys(group.variant for group in groups)
+    known = [experiment.variant(name) for name in experiment.variants if name in names]
+    own = [one for one in known if isinstance(one, OwnVariant)]
+    variants = [*(variant(name, experiment.joins) for name in names if name in VARIANTS), *own]
     reached = {group.stage for group in groups}
     stages = dict.fromkeys(stage for config in configs for stage in experiment.stages(config))
     return {
-        **{name: variant(name, experiment.joins).title for name in variants},
+        **{one.name: one.title for one in variants},
         **{f"stage {stage.name}": stage.description for stage in stages if stage.name in reached},
         **meanings(name for group in groups for run in group.runs.values() for name in run.metrics),
     }

@@ -147,10 +147,10 @@ def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list
 
 
 def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Variant, or variant and λ → its finished runs by seed, in the order of ``VARIANTS``. λ is
-    added if there are several, unless all were chosen by a search, for example for each fold."""
+    """Variant, or variant and λ → its finished runs by seed, in the order of ``VARIANTS``, then an experiment's own.
+    λ is added if there are several, unless all were chosen by a search, for example for each fold."""
     groups: dict[str, list[Run]] = {}
-    for name in VARIANTS:
+    for name in dict.fromkeys([*VARIANTS, *(run.variant for run in runs)]):
         members = [run for run in runs if run.variant == name and run.finished]
         tuned = all("weight" in run.record.get("tuned", {}) for run in members)
         several = len({run.weight for run in members}) > 1 and not tuned

@@ -17,7 +17,7 @@ from racecar_lab.stage import Stage
 from racecar_lab.task import Task
 from racecar_lab.training import rng
 from racecar_lab.training.spec import Training
-from racecar_lab.training.variants import Variant, variant
+from racecar_lab.training.variants import OwnVariant, Variant, variant
 
 
 def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
@@ -62,12 +62,16 @@ def _variant(job: Job, stage: Stage) -> Variant:
 def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
     """The networks of a stage, as the experiment builds them, from those of the stage that it starts from. In a stage
     without regulariser, the layers of variant Drop stay, with probability 0, so that names in state dicts agree."""
-    earlier, dropout = None, float(job.weight or 0.0) if variant(job.variant).kind == "dropout" else 0.0
+    which = job.experiment.variant(job.variant)
+    earlier, dropout = None, float(job.weight or 0.0) if which.kind == "dropout" else 0.0
     if origin := job.origin(stage):
         earlier = _networks(*origin, store)
         earlier.load_state_dict(store.weights(job.ids[origin[1].name]))
     model = job.experiment.networks(job.config, stage, earlier, dropout)
-    if variant(job.variant).kind == "dropout":
+    if isinstance(which, OwnVariant) and stage.regularised:
+        assert isinstance(model, nn.ModuleDict)
+        model.update({name: make(job.config) for name, make in which.networks.items() if name not in model})
+    if which.kind == "dropout":
         layers = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
         if dropout and not layers:
             raise ValueError(f"{job.variant}: this network has no hidden layer for dropout, so it would be Std")

@@ -14,6 +14,7 @@ from racecar.orthogonality import srip
 from racecar_lab.training import distributed
 from racecar_lab.training.recipe import Batch, Turn
 from racecar_lab.training.spec import Training, networks_of
+from racecar_lab.training.variants import OwnVariant
 
 
 class Regularised(nn.Module):
@@ -108,19 +109,21 @@ class Orthogonal(Regularised):
 
 class Objective(nn.Module):
     """The task's loss and the regulariser of a turn, as a function of a batch, which every kind of step calls,
-    compiles, records or batches. Only the network that the turn trains is a submodule; the weights of the others are
+    compiles, records or batches. Only networks that the turn trains are submodules; the weights of the others are
     neither optimised nor shared between processes."""
 
     def __init__(self, training: Training, turn: Turn) -> None:
         super().__init__()
         self.turn, self._networks = turn, training.networks
-        network, kind = self._networks[turn.network], training.variant.kind
-        if kind == "reverse" and turn.regularised:
-            arguments = {**training.reverse, **turn.reverse, "mode": training.variant.mode}
+        network, variant = self._networks[turn.network], training.variant
+        if variant.kind == "reverse" and turn.regularised:
+            arguments = {**training.reverse, **turn.reverse, "mode": variant.mode}
             example = _example(training, turn)
             self.regularised: Regularised = Reverse(network, example, every=training.config.every, **arguments)
-        elif kind == "orthogonality" and turn.regularised:
+        elif variant.kind == "orthogonality" and turn.regularised:
             self.regularised = Orthogonal(network, **training.orthogonality)
+        elif isinstance(variant, OwnVariant) and turn.regularised:
+            self.regularised = variant.regularised(self._networks, training.config)
         else:
             self.regularised = Regularised(network)
 

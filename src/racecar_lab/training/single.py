@@ -53,9 +53,14 @@ class Single(Nets):
         layout = torch.channels_last if training.task.train.x.dim() == 4 else None
         if layout is not None:  # the fastest layout for convolutions, on a CPU, too
             self.model.to(memory_format=layout)  # type: ignore[call-overload]
-        names = {turn.network for turn in self.turns}
-        self._trained = {name: [p for p in self.networks[name].parameters() if p.requires_grad] for name in names}
-        self._ask_for_gradients(*names)
+        turns = sorted(self.turns, key=lambda turn: turn.regularised)  # a network's regularised turn names the most
+        self._together = {turn.network: training.trained(turn) for turn in turns}
+        """Name of a network that turns train → all networks that are trained with it, itself among them."""
+        self._trained = {
+            name: [p for network in networks for p in network.parameters() if p.requires_grad]
+            for name, networks in self._together.items()
+        }
+        self._ask_for_gradients(*self._trained)
         objectives = {turn: Objective(training, turn) for turn in self.turns}
         self.batches = Batches(training, [objectives[turn] for turn in self.turns], self.device, layout)
         kind = kind_of_step(training, options)
@@ -90,8 +95,9 @@ class Single(Nets):
     def train(self) -> None:
         self.model_of(0).train()
         self.model.eval()
-        for name in self._trained:
-            self.networks[name].train()
+        for networks in self._together.values():
+            for network in networks:
+                network.train()
 
     def model_of(self, i: int) -> nn.Module:
         """The model for evaluation: the trained one, or the moving average of its weights if there is one. The losses

@@ -14,7 +14,7 @@ from racecar_lab.task import Task
 from racecar_lab.training import rng
 from racecar_lab.training.optimiser import learning_rate
 from racecar_lab.training.recipe import Recipe, Turn
-from racecar_lab.training.variants import IN_LOSS, VARIANTS, Variant
+from racecar_lab.training.variants import IN_LOSS, VARIANTS, OwnVariant, Variant
 
 Report = Callable[[int, int, str], None]
 """A function that shows the progress of a training: (steps done, steps in all, message) → None."""
@@ -76,6 +76,11 @@ class Training:
     def steps(self) -> int:
         """Number of batches in the whole training."""
         return self.steps_per_epoch * self.epochs
+
+    def trained(self, turn: Turn) -> list[nn.Module]:
+        """The networks that a turn trains: the turn's, and those of the variant's own regulariser."""
+        own = self.variant.networks if isinstance(self.variant, OwnVariant) and turn.regularised else ()
+        return [self.networks[name] for name in (turn.network, *own)]
 
     def regulariser_weight(self, turn: Turn) -> float:
         """λ of the regulariser in the loss of a turn; 0 if it has none."""

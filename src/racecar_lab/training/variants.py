@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
 
 from racecar.orthogonality import BANSAL, Schedule
 
 SCHEDULE_EPOCHS = 200
 """Number of epochs of the training in Bansal et al. (2018), whose schedule of λ has its steps at epochs 20, 50, 70 and
 120."""
-IN_LOSS = ("reverse", "orthogonality")
+IN_LOSS = ("reverse", "orthogonality", "own")
 """Kinds of variants that add a regulariser to the loss."""
 
 
@@ -20,7 +24,7 @@ class Variant:
     name: str
     title: str
     kind: str
-    """Kind of method: "plain", "reverse", "orthogonality", "pretrain", "decay" or "dropout"."""
+    """Kind of method: "plain", "reverse", "orthogonality", "pretrain", "decay", "dropout", or "own" (``OwnVariant``)."""
     mode: str = ""
     """Mode of ``Racecar``, for kind "reverse"; empty for other kinds."""
     meaning: str = ""
@@ -34,6 +38,21 @@ class Variant:
         if self.schedule is None:
             return 1.0
         return self.schedule.at(int(progress * SCHEDULE_EPOCHS)) / self.schedule.at(0)
+
+
+@dataclass(frozen=True)
+class OwnVariant(Variant):
+    """A variant with a regulariser of an experiment's own, which may have networks that are trained with the network
+    that it regularises."""
+
+    kind: str = field(default="own", init=False)
+    meaning: str = "λ"
+    networks: Mapping[str, Callable[[Any], nn.Module]] = field(kw_only=True)
+    """Name of a further network → function of a configuration that makes it, untrained. The experiment's own networks
+    are in an ``nn.ModuleDict`` then."""
+    regularised: Callable[[Mapping[str, nn.Module], Any], Any] = field(kw_only=True)
+    """(all networks of the stage by name, configuration) → the trained network with its regulariser, an
+    ``objective.Regularised``. Its submodules, that network and the variant's own ones, are trained by one optimiser."""
 
 
 VARIANTS = {

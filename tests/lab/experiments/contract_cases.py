@@ -11,6 +11,8 @@ import pytest
 
 from racecar_lab.datasets import CIFAR10, MNIST
 from racecar_lab.experiments import EXPERIMENTS, experiment, information, mnist, safety
+from racecar_lab.experiments.disentangle.judge import trained_judge
+from racecar_lab.experiments.disentangle.splitting import digits_task
 from racecar_lab.experiments.small_net import WIDTHS
 from racecar_lab.experiments.texture_shape import splitting
 from racecar_lab.running.job import Job
@@ -36,6 +38,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "safety": {"design": "one", "images": 20, "epochs": 1, "batch": 10, "labels": (2, 3), "draws": 2, "tests": 20},
     "shift": {"images": 20, "epochs": 1, "batch": 8, "tests": 8},
     "sequences": {"task": "rows", "hidden": 6, "samples": 16, "tests": 8, "epochs": 2, "batch": 8},
+    "disentangle": {
+        "hidden": 6,
+        "channels": (2, 3),
+        "epochs": 1,
+        "batch": 40,
+        "samples": 24,
+        "inverted": 4,
+        "inversion_steps": 2,
+        "judge_epochs": 1,
+        "judge_accuracy": 0.0,
+        "encoder_cost": 1.0,
+    },
     "streams": {"images": 24, "batch": 5, "tests": 7, "tasks": 4, "passes": 2},
 }
 CONFIGS: dict[str, Any] = {name: experiment(name).Config(**small) for name, small in SMALL.items()}
@@ -50,7 +64,7 @@ DIGITS, COLOURS = {"train": 100, "test": 50}, {"train": 40, "test": 20}
 def data_of_all(folder: Path) -> Iterator[Path]:
     """A data folder in which every experiment finds its data, and nothing kept of another one."""
     rng = np.random.default_rng(0)
-    caches = mnist.pictures, safety._tasks, splitting.pictures
+    caches = mnist.pictures, safety._tasks, splitting.pictures, digits_task, trained_judge
     with small_data(folder), pytest.MonkeyPatch.context() as patch:
         for source, counts in ((MNIST, DIGITS), (CIFAR10, COLOURS)):
             for split, count in counts.items():

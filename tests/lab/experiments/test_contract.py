@@ -18,9 +18,9 @@ from racecar_lab.training.single import Single
 from tests.lab.experiments.contract_cases import CONFIGS, SEARCHED, TRAINED, WHOLE, data_of_all, jobs_of
 from tests.lab.tiny import plain, results, run
 
-SAME_DATA = {"mnist", "texture-shape", "slices-mnist", "slices-cifar", "streams"}
+SAME_DATA = {"disentangle", "mnist", "texture-shape", "slices-mnist", "slices-cifar", "streams"}
 """Experiments with a fixed split: the seed decides on weights and batches alone."""
-OURS = {name: "lRR" if name == "safety" else "RR" for name in TRAINED}
+OURS = {**dict.fromkeys(TRAINED, "RR"), "safety": "lRR", "disentangle": "RR1"}
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +151,13 @@ def test_std_alone_is_trained_as_many_seconds(name, folder):
 
 
 REFUSED = [
+    ("disentangle", {"code": "two-hot"}, "code must be one of one-hot, number"),
+    ("disentangle", {"hidden": 0}, "hidden must be at least 1"),
+    ("disentangle", {"channels": (8,)}, "channels must be two numbers"),
+    ("disentangle", {"samples": 1}, "samples must be at least 2"),
+    ("disentangle", {"images": -1}, "images must be at least 0"),
+    ("disentangle", {"encoder_cost": 0.0}, "encoder_cost must be greater than 0"),
+    ("disentangle", {"judge_accuracy": 1.5}, r"judge_accuracy must be in \[0, 1\]"),
     ("few-labels", {"task": "svhn"}, "task must be one of digits, blur, cifar"),
     ("few-labels", {"norm": "layer"}, "norm must be one of"),
     ("few-labels", {"layers": "some"}, "layers must be one of"),
@@ -271,8 +278,8 @@ def test_figures_can_be_drawn(name, trained):
     assert one.reporting.figures([]) == {}
 
 
-CUTS = [*((name, 2) for name in TRAINED), ("smoke", 3)]
-"""Experiment, and the step before which its run is cut; smoke's networks take turns, each its turn a step."""
+CUTS = [*((name, 2) for name in TRAINED), ("smoke", 3), ("disentangle", 3)]
+"""Experiment, and the step before which its run is cut; networks of GANs take turns, each its turn a step."""
 
 
 @pytest.mark.parametrize("name, step", CUTS)

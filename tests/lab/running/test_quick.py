@@ -9,6 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from racecar_lab.datasets import Source
 from racecar_lab.datasets.smoke import FRAMES
 from racecar_lab.experiments import EXPERIMENTS, mnist, safety
+from racecar_lab.experiments.disentangle import codes
+from racecar_lab.experiments.disentangle.splitting import digits_task
 from racecar_lab.experiments.smoke import splitting as smoke_splitting
 from racecar_lab.experiments.smoke_autoencoder import splitting as real_splitting
 from racecar_lab.experiments.texture_shape import splitting
@@ -21,8 +23,11 @@ RATE = 1e10
 STEP = 1e-3
 """Seconds that a step takes besides."""
 SIZES = {"cifar10": (3, 32, 32), "texture-shape": (3, 64, 64), "smoke": (1, 64, 64), "smoke-real": (3, 64, 64)}
-CACHED = safety._tasks, mnist.pictures, splitting.pictures, smoke_splitting.load_frames, real_splitting.load_pictures
-BESIDE = {"smoke": 2, "smoke-autoencoder": 2}
+CACHED = (
+    safety._tasks, mnist.pictures, splitting.pictures, smoke_splitting.load_frames, real_splitting.load_pictures,
+    digits_task,
+)  # fmt: skip
+BESIDE = {"smoke": 2, "smoke-autoencoder": 2, "disentangle": 4}
 """Where another network is trained beside the one that is counted, or with it: how many times the work."""
 
 
@@ -53,7 +58,7 @@ def seconds(job):
         network = job.experiment.network(config)
     x = tasks[job.stages[0].task].train.x[:1].to("meta")
     if job.experiment.name in BESIDE:
-        x = lowered(x)
+        x = codes.mean_inputs(1, config.code).to("meta") if job.experiment.name == "disentangle" else lowered(x)
     with FlopCounterMode(display=False) as counter:
         network.eval()(x)
     passes = (6 if job.experiment.variant(job.variant).kind == "reverse" else 3) * BESIDE.get(job.experiment.name, 1)

@@ -12,7 +12,6 @@ from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store, identity
 from racecar_lab.running.starting import pretraining_lr
 from racecar_lab.stage import Stage
-from racecar_lab.training.variants import variant
 
 AT_ONCE = 256
 """Maximal number of nets in one batched net."""
@@ -35,7 +34,7 @@ def groups_of(jobs: Sequence[Job]) -> list[list[Job]]:
 
 def _optimiser_key(job: Job) -> tuple[float, ...]:
     """Settings of a job's optimiser as a key; jobs with the same key share an optimiser."""
-    decay = job.weight if variant(job.variant).kind == "decay" else None
+    decay = job.weight if job.experiment.variant(job.variant).kind == "decay" else None
     return job.config.lr, job.config.weight_decay, decay or 0.0
 
 
@@ -74,7 +73,7 @@ def refuse(job: Job, device: str) -> None:
     fused = sorted({type(module).__name__ for module in network.modules() if isinstance(module, kinds)})
     refused = {
         f"{', '.join(fused)} on {device}, which torch cannot batch": bool(fused),
-        "dropout": variant(job.variant).kind == "dropout" or any(drops),
+        "dropout": job.experiment.variant(job.variant).kind == "dropout" or any(drops),
         "batch norm without momentum": any(norms),
         f"precision={config.precision}": config.precision != "float32",
         "ema": bool(config.ema),

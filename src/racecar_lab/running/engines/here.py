@@ -10,7 +10,6 @@ import torch
 from racecar_lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
 from racecar_lab.running.engines.pool import cores, share_out
 from racecar_lab.running.job import Job
-from racecar_lab.training.variants import variant
 
 ON_ONE_GPU = 4
 """Default number of processes that share a GPU, each with a job of its own."""
@@ -32,7 +31,7 @@ def size(job: Job) -> float:
     with torch.device("meta"):  # no weights are allocated, and no random numbers are drawn
         network = job.experiment.networks(job.config, job.stages[0], None)
     extra = {"reverse": 1.0, "orthogonality": 1.0, "pretrain": job.weight or 0.0}
-    passes = 1 + extra.get(variant(job.variant).kind, 0.0)
+    passes = 1 + extra.get(job.experiment.variant(job.variant).kind, 0.0)
     return passes * job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 
 

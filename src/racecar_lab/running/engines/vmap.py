@@ -31,7 +31,6 @@ from racecar_lab.training.curves import Diverged
 from racecar_lab.training.spec import Training
 from racecar_lab.training.steps.vmapped import Vmapped
 from racecar_lab.training.train import StageOutcome, Trainer
-from racecar_lab.training.variants import variant
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
@@ -152,7 +151,7 @@ class _Group:
                     raise Diverged(note)
                 task = job.task(self._tasks(job), stage)
                 initial_model = partial(begin, job, stage, task, self.store, fresh=fresh)
-                if variant(job.variant).kind == "pretrain":
+                if job.experiment.variant(job.variant).kind == "pretrain":
                     key = pretraining_key(job)
                     pretrained[key] = pretrained.get(key) or initial_model(self.options.device)
                     model = copy.deepcopy(pretrained[key])
