@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from racecar.orthogonality import BANSAL, Schedule
 
@@ -35,6 +37,12 @@ class Variant:
             return 1.0
         return self.schedule.at(int(progress * SCHEDULE_EPOCHS)) / self.schedule.at(0)
 
+    def arguments(self, reverse: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of ``Racecar`` for this variant: those of an experiment, and the mode. Mode "linear" calls
+        "weights" the gradient that other modes call "reverse"."""
+        linear = self.mode == "linear" and reverse.get("gradient") == "reverse"
+        return {**reverse, "mode": self.mode, **({"gradient": "weights"} if linear else {})}
+
 
 VARIANTS = {
     variant.name: variant
@@ -52,6 +60,7 @@ VARIANTS = {
         Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
         Variant("lRR", "racecar, layer by layer", "reverse", "layerwise", "λ"),
         Variant("RR1", "racecar, compared at the input alone", "reverse", "input", "λ"),
+        Variant("Lin", "racecar, every layer an isometry along its data", "reverse", "linear", "λ"),
         Variant("WD", "weight decay", "decay", meaning="weight decay"),
         Variant("Drop", "dropout", "dropout", meaning="probability"),
     )
