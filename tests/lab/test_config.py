@@ -25,6 +25,8 @@ CHOICES = {
     "critic_widths": ((2, 3), (8, 16, 32)),
     "fold": (None, 0, 4),
     "size": (8, 64, 224),
+    "HindcastConfig.size": (16, 64),
+    "system": ("waves", "advection"),
     "SequencesConfig.layers": (1, 2, 3),
     "length": (2, 20, 100),
     **dict.fromkeys(("noise", "blur", "contrast"), ((0.1, 0.3), (1.0, 2.5))),
@@ -48,13 +50,14 @@ HELD = [
     CONFIGS[name]
     for name in (
         "base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke",
-        "smoke-autoencoder",
+        "smoke-autoencoder", "hindcast",
     )
 ]  # fmt: skip
 """Those that can hold samples out."""
 LOSSES = (
     "information", "mnist", "slices", "slices-mnist", "slices-cifar",
     "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke", "smoke-autoencoder",
+    "hindcast",
 )  # fmt: skip
 """Those whose loss can be chosen."""
 

@@ -66,6 +66,13 @@ MEANINGS = {
     r"effective_rank": "exp of the entropy of the singular values of what the last layer is given",
     r"weight_norm": "length of all weights together",
     r"linear_error": "mean over layers of ‖AᵀA h − h‖² / ‖h‖²",
+    r"forward_(\d+)": "relative error of forecasts after {} steps: 1 is what zeros have, more than 10 counts as 10",
+    r"backward_(\d+)": "the same of hindcasts {} steps back",
+    r"persistence_(\d+)": "the same of no change, after {} steps",
+    r"known_(forward|backward)": "1 − that error after 50 steps {}, at least 0: the part of the state that is right",
+    r"energy_(forward|backward)": "energy drift after 50 steps {}: |energy / true energy − 1|, at most 10",
+    r"valid_(learnt|backward)": "error after ten steps on held-out samples, in the direction trained, or backward",
+    r"parameters": "number of weights of all networks of the stage",
     r"lost": "share of nets whose weights were not finite at the end",
     r"dead": "share of nets whose output does not depend on the input",
 }

@@ -36,6 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "safety": {"design": "one", "images": 20, "epochs": 1, "batch": 10, "labels": (2, 3), "draws": 2, "tests": 20},
     "shift": {"images": 20, "epochs": 1, "batch": 8, "tests": 8},
     "sequences": {"task": "rows", "hidden": 6, "samples": 16, "tests": 8, "epochs": 2, "batch": 8},
+    "hindcast": {"size": 16, "width": 3, "samples": 24, "tests": 3, "epochs": 1, "batch": 8},
     "streams": {"images": 24, "batch": 5, "tests": 7, "tasks": 4, "passes": 2},
 }
 CONFIGS: dict[str, Any] = {name: experiment(name).Config(**small) for name, small in SMALL.items()}

@@ -48,6 +48,8 @@ VALUES = {
     "reduced": st.booleans(),
     "shift.norm": st.sampled_from(("none", "batch")),
     "shift.task": st.sampled_from(("digits", "cifar")),
+    "system": st.sampled_from(("waves", "advection")),
+    "hindcast.size": st.integers(8, 64).map(lambda half: 2 * half),
     "sequences.task": st.sampled_from(("rows", "add", "copy")),
     "sequences.layers": st.integers(1, 9),
     "cell": st.sampled_from(("lstm", "gru", "rnn")),

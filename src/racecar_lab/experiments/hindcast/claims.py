@@ -1,0 +1,59 @@
+"""Claims of hindcast, which were fixed before any regularised network was judged."""
+
+from __future__ import annotations
+
+from racecar_lab.experiment import Claim
+
+SEEDS = 10
+"""Number of seeds that a claim needs at least to be judged."""
+FORECAST = 0.1
+"""Share by which RR's forecasts may be worse than Std's, or better."""
+VISCOUS = 0.2
+"""Viscosity with which the waves have forgotten most of their first state after 50 steps."""
+GONE = 0.1
+"""Part of the first state by which RR's hindcast may still be ahead of Std's where the system forgets."""
+RIVALS = {
+    "Std run backwards": ("Std", "A"),
+    "Ort run backwards": ("Ort", "A"),
+    "an inverse network of half the size": ("Std", "half"),
+    "an inverse network of the same size": ("Std", "inverse"),
+    "the cycle loss, RR1": ("RR1", "A"),
+    "a coupling network": ("Std", "coupling"),
+}
+"""Rival of RR run backwards → its variant and stage. RR is refuted as a way to step back if it does not beat all of the
+first three."""
+
+
+def claims() -> tuple[Claim, ...]:
+    """Claims about each system without viscosity, and about waves that forget."""
+    result = [claim for system in ("waves", "advection") for claim in _of_system(system)]
+    viscous = {"system": "waves", "viscosity": VISCOUS}
+    result += [
+        Claim(
+            "RR run backwards knows more of the first state where the system does not forget", "known_backward", "A",
+            "RR", "RR", minimum_seeds=SEEDS, where={"system": "waves", "viscosity": 0.0},
+            against={"viscosity": VISCOUS},
+        ),
+        Claim(
+            "where the system forgets, RR run backwards knows no more of the first state than Std", "known_backward",
+            "A", "RR", "Std", minimum_seeds=SEEDS, margin=GONE, where=viscous,
+        ),
+    ]  # fmt: skip
+    return tuple(result)
+
+
+def _of_system(system: str) -> list[Claim]:
+    """RR run backwards beats every rival, and forecasts as well as Std."""
+    design = {"system": system, "viscosity": 0.0}
+    back = [
+        Claim(
+            f"RR run backwards beats {rival}: {system}", "backward_10", "A", "RR", variant, higher=False,
+            minimum_seeds=SEEDS, relative=True, than_stage=stage, design=design,
+        )
+        for rival, (variant, stage) in RIVALS.items()
+    ]  # fmt: skip
+    forecast = Claim(
+        f"RR forecasts as well as Std: {system}", "forward_10", "A", "RR", "Std", higher=False, minimum_seeds=SEEDS,
+        margin=FORECAST, relative=True, design=design,
+    )  # fmt: skip
+    return [*back, forecast]
