@@ -27,16 +27,16 @@ first three."""
 def claims() -> tuple[Claim, ...]:
     """Claims about each system without viscosity, and about waves that forget."""
     result = [claim for system in ("waves", "advection") for claim in _of_system(system)]
-    viscous = {"system": "waves", "viscosity": VISCOUS}
     result += [
         Claim(
             "RR run backwards knows more of the first state where the system does not forget", "known_backward", "A",
-            "RR", "RR", minimum_seeds=SEEDS, where={"system": "waves", "viscosity": 0.0},
+            "RR", "RR", minimum_seeds=SEEDS, design={"system": "waves"}, where={"viscosity": 0.0},
             against={"viscosity": VISCOUS},
         ),
         Claim(
             "where the system forgets, RR run backwards knows no more of the first state than Std", "known_backward",
-            "A", "RR", "Std", minimum_seeds=SEEDS, margin=GONE, where=viscous,
+            "A", "RR", "Std", minimum_seeds=SEEDS, margin=GONE,
+            design={"system": "waves", "viscosity": VISCOUS},
         ),
     ]  # fmt: skip
     return tuple(result)
