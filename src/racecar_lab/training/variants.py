@@ -1,4 +1,4 @@
-"""The variants of training: Std, Ort, Pre, RR, lRR, RR1 and two everyday controls."""
+"""The variants of training: Std, Ort, Pre, RR, lRR, RR1, Lin and two everyday controls."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from racecar_lab.datasets.waves import Advection, Waves
+from racecar_lab.datasets.waves import Advection, Waves, wavenumbers
 from racecar_lab.experiments import experiment
 from racecar_lab.experiments.hindcast.claims import VISCOUS
 from racecar_lab.experiments.hindcast.figures import all_figures, kinds_of
@@ -60,6 +60,14 @@ def test_a_step_is_a_real_change():
     for system in (Waves(), Advection()):
         state = system.initial(8, 64, torch.Generator().manual_seed(0))
         assert (relative_error(state, system.solve(state, 1.0)) > 0.4).all()
+
+
+def test_how_much_the_waves_forget():
+    state = Waves().initial(32, 64, torch.Generator().manual_seed(0))
+    rows, columns = wavenumbers(state)
+    power = torch.fft.fft2(state[:, 0].double()).abs().square().mean(0)
+    forgotten = torch.exp(-VISCOUS * (rows**2 + columns**2) * HORIZON) < 0.01
+    assert float((power[forgotten].sum() / power.sum()).sqrt()) == pytest.approx(0.84, abs=0.02)
 
 
 @pytest.mark.parametrize("valid", [0.01, 0.99])

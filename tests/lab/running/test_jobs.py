@@ -91,7 +91,7 @@ def test_stages_and_what_is_there(tmp_path):
 
 
 def test_unknown_variant():
-    known = "Std, Ort, OrtB, Pre, RR, lRR, RR1, WD, Drop"
+    known = "Std, Ort, OrtB, Pre, RR, lRR, RR1, Lin, WD, Drop"
     with pytest.raises(ValueError, match=f"no variant 'rr'; the variants are: {known}"):
         make_jobs(experiment("peaks"), LINEAR, ["rr"], [0], Path())
 

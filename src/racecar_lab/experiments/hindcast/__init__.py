@@ -28,7 +28,10 @@ reverse pass, and the distance to the input."""
 class Hindcast(Experiment[HindcastConfig]):
     name = "hindcast"
     Config = HindcastConfig
-    quick = Quick({"size": 32, "width": 8, "samples": 128, "batch": 8, "epochs": 3, "tests": 4}, seeds=1)
+    quick = Quick(
+        {"size": 32, "width": 8, "samples": 128, "batch": 8, "epochs": 6, "tests": 4, "lr": 1e-2, "weight": 0.1},
+        seeds=1,
+    )
     variants = ("Std", "Ort", *OURS)
     seeds = 10
     search = Search(

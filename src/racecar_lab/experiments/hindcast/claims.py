@@ -8,8 +8,9 @@ SEEDS = 10
 """Number of seeds that a claim needs at least to be judged."""
 FORECAST = 0.1
 """Share by which RR's forecasts may be worse than Std's, or better."""
-VISCOUS = 0.2
-"""Viscosity with which the waves have forgotten most of their first state after 50 steps."""
+VISCOUS = 2.0
+"""Viscosity with which waves forget: after 50 steps, modes that were 0.84 of the first state, by its norm, are damped
+below 1 %."""
 GONE = 0.1
 """Part of the first state by which RR's hindcast may still be ahead of Std's where the system forgets."""
 RIVALS = {

@@ -25,17 +25,16 @@ class HindcastConfig(LossConfig):
     """Cells that waves, or what is carried, travel in a step."""
     size: int = 64
     """Rows and columns of the grid; an even number."""
-    samples: int = 2048
+    samples: int = 1024
     """Number of training samples, each a step of a trajectory of its own, at a random time."""
     tests: int = 64
     """Number of test trajectories, which start from drops."""
     width: int = 32
     """Channels between two convolutions."""
-    epochs: int = 24
+    epochs: int = 30
     lr: float = 3e-3
     batch: int = 16
     schedule: Schedule = "onecycle"
-    weight: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
