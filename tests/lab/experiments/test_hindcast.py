@@ -42,7 +42,7 @@ def test_pairs_are_a_step_apart(system, viscosity):
     for split in (tasks["A"].train, tasks["A"].test):
         torch.testing.assert_close(config.solver.solve(split.x, 1.0), split.y)
     for name in ("train", "test"):
-        forward, back = (getattr(tasks[task], name) for task in ("A", "back"))
+        forward, back = (getattr(tasks[task], name) for task in ("A", "backward"))
         assert forward.x is back.y
         assert forward.y is back.x
     assert len(tasks["A"].train) == TINY.samples
@@ -112,8 +112,8 @@ def test_each_network_has_its_way_back():
             parameter += 0.1 * torch.randn_like(parameter)
     steps = directions(coupling, "A", x)
     torch.testing.assert_close(steps["backward"](steps["forward"](x)), x)
-    assert directions(plain, "back", x).keys() == {"backward"}
-    assert directions(plain, "back", x)["backward"] is plain
+    assert directions(plain, "backward", x).keys() == {"backward"}
+    assert directions(plain, "backward", x)["backward"] is plain
     transposed = nn.Conv2d(2, 2, 3, padding=1, padding_mode="circular", bias=False).double()
     with torch.no_grad():
         transposed.weight.zero_()

@@ -24,7 +24,7 @@ def measure_steps(config: HindcastConfig, trained: Trained) -> Measured:
     steps; in a search, after ``SEARCHED`` steps alone, on the samples that it holds out."""
     kind, split = trained.task.evaluated
     task = trained.stage.task
-    starts = split.y if task == "back" else split.x
+    starts = split.y if task == "backward" else split.x
     steps = directions(trained.model, task, starts[:2])
     return searched(config, steps, starts) if kind == "valid" else tested(config, trained, steps, starts)
 

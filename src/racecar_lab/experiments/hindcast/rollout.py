@@ -32,8 +32,8 @@ class Rollout(NamedTuple):
 
 def directions(model: nn.Module, task: str, state: Tensor) -> dict[str, Step]:
     """The steps that a network can take, by name: "forward" and "backward", or "backward" alone if it was trained on
-    task "back". A network that has no inverse is run backwards by its reverse pass."""
-    if task == "back":
+    task "backward". A network that has no inverse is run backwards by its reverse pass."""
+    if task == "backward":
         return {"backward": model}
     if isinstance(model, CouplingNet):
         return {"forward": model, "backward": model.inverse}

@@ -17,7 +17,7 @@ PART = 256
 
 
 def steps_of(config: HindcastConfig, seed: int) -> dict[str, Task]:
-    """Task "A", states (N, fields, H, W) and those a step later, and "back", the same pairs the other way round.
+    """Task "A", states (N, fields, H, W) and those a step later, and "backward", the same pairs the other way round.
 
     Test samples are the first steps of trajectories that no training sample is of. In a search, a share ``valid`` of
     the training samples replaces them.
@@ -34,7 +34,7 @@ def steps_of(config: HindcastConfig, seed: int) -> dict[str, Task]:
     train = Split(train.x[held_out:], train.y[held_out:])
     test = valid or _step(config, config.solver.initial(config.tests, config.size, generator))
     forward = Task(train, test, valid)
-    return {"A": forward, "back": Task(_swapped(train), _swapped(test), valid and _swapped(valid))}
+    return {"A": forward, "backward": Task(_swapped(train), _swapped(test), valid and _swapped(valid))}
 
 
 def _step(config: HindcastConfig, states: Tensor) -> Split:

@@ -11,8 +11,8 @@ from racecar_lab.experiments.hindcast.config import HindcastConfig
 from racecar_lab.networks.periodic import count_parameters, coupling_net, periodic
 
 KINDS = {
-    "inverse": "a second network, trained to step back",
-    "half": "a second network of half the size, trained to step back",
+    "inverse": "a second network",
+    "half": "a second network of half the size",
     "coupling": "an invertible network of coupling layers, as large,",
 }
 """Stage of a rival → its network. They are Std's: none has a regulariser."""
@@ -21,7 +21,7 @@ KINDS = {
 def all_stages() -> tuple[Stage, ...]:
     """Stage A, which every variant has, and the rivals, all from fresh weights."""
     rivals = (
-        Stage(name, "A" if name == "coupling" else "back", regularised=False, variants=("Std",), network=network)
+        Stage(name, "A" if name == "coupling" else "backward", regularised=False, variants=("Std",), network=network)
         for name, network in KINDS.items()
     )
     return Stage("A"), *rivals
