@@ -25,7 +25,7 @@ def seed():
 def test_six_convolutions_without_norm(fields):
     model = periodic(fields, 8)
     kinds = [type(part) for part in model]
-    assert kinds == [nn.Conv2d, nn.LeakyReLU] * 5 + [nn.Conv2d]
+    assert kinds == [nn.Conv2d, nn.ReLU] * 5 + [nn.Conv2d]
     assert model(torch.randn(3, fields, 16, 12)).shape == (3, fields, 16, 12)
 
 

@@ -22,10 +22,14 @@ def convolution(inputs: int, outputs: int) -> nn.Conv2d:
 
 
 def periodic(fields: int, width: int) -> nn.Sequential:
-    """Six convolutions with leaky ReLUs between them and no norm, (N, fields, H, W) → (N, fields, H, W)."""
+    """Six convolutions with ReLUs between them and no norm, (N, fields, H, W) → (N, fields, H, W).
+
+    A reverse pass applies activations again, and a ReLU does not change what a ReLU gave: with leaky ReLUs (slope 0.2)
+    a small net of RR (width 16, 32² cells) stepped back with an error of 0.49 instead of 0.41.
+    """
     parts: list[nn.Module] = []
     for inputs, outputs in pairwise((fields, *[width] * (LAYERS - 1), fields)):
-        parts += [convolution(inputs, outputs), nn.LeakyReLU(0.2)]
+        parts += [convolution(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*parts[:-1])
 
 
