@@ -63,7 +63,7 @@ class Hindcast(Experiment[HindcastConfig]):
     )
 
     def data(self, config: HindcastConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        return steps_of(config, seed)
+        return steps_of(config.solver, config.size, config.samples, config.tests, config.valid, seed)
 
     def network(self, config: HindcastConfig, dropout: float = 0.0) -> nn.Module:
         return network_of(config, Stage("A"))

@@ -40,11 +40,11 @@ def searched(config: HindcastConfig, steps: dict[str, Step], starts: Tensor) -> 
 
 def tested(config: HindcastConfig, trained: Trained, steps: dict[str, Step], starts: Tensor) -> Measured:
     """All metrics of a run, curves of the error, and pictures of the first trajectory."""
-    truth = roll_out(config.solver, lambda state: state, starts, HORIZON, backward=False)  # of no change: persistence
-    metrics = {f"persistence_{count}": float(truth.errors[:, count - 1].mean()) for count in STEPS}
+    unchanged = roll_out(config.solver, lambda state: state, starts, HORIZON, backward=False)
+    metrics = {f"persistence_{count}": float(unchanged.errors[:, count - 1].mean()) for count in STEPS}
     metrics["parameters"] = float(count_parameters(trained.model))
     exact = [config.solver.solve(starts[:1], time)[0, 0] for time in SHOWN]
-    arrays = {"persistence": truth.errors.mean(0), "truth": torch.stack(exact)}
+    arrays = {"persistence": unchanged.errors.mean(0), "truth": torch.stack(exact)}
     for name, step in steps.items():
         rollout = roll_out(config.solver, step, starts, HORIZON, backward=name == "backward")
         metrics |= {f"{name}_{count}": float(rollout.errors[:, count - 1].mean()) for count in STEPS}

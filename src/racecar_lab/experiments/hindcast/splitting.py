@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
+from racecar_lab.datasets.waves import System
 from racecar_lab.experiment import Split, Task
-from racecar_lab.experiments.hindcast.config import HindcastConfig
 from racecar_lab.training import rng
 
 HORIZON = 50
@@ -16,35 +18,36 @@ PART = 256
 """Number of states that are solved at once."""
 
 
-def steps_of(config: HindcastConfig, seed: int) -> dict[str, Task]:
-    """Task "A", states (N, fields, H, W) and those a step later, and "backward", the same pairs the other way round.
+@lru_cache(maxsize=2)
+def steps_of(solver: System, size: int, samples: int, tests: int, valid: float, seed: int) -> dict[str, Task]:
+    """Task "A", states (N, fields, H, W) and those a step later, and "backward", the same pairs the other way round;
+    cached, because they take a CPU three seconds and a search needs those of two seeds for all its settings.
 
     Test samples are the first steps of trajectories that no training sample is of. In a search, a share ``valid`` of
     the training samples replaces them.
     """
-    held_out = round(config.valid * config.samples)
-    if config.valid and not 0 < held_out < config.samples:
-        text = f"of {config.samples} samples, {held_out} are held out"
-        raise ValueError(f"{text}: set more samples, or another valid")
+    held_out = round(valid * samples)
+    if valid and not 0 < held_out < samples:
+        raise ValueError(f"of {samples} samples, {held_out} are held out: set more samples, or another valid")
     generator = rng.generator("hindcast", seed)
-    start = config.solver.initial(config.samples, config.size, generator)
-    times = torch.randint(HORIZON, (config.samples,), generator=generator)
-    train = _step(config, _solve(config, start, times))
-    valid = Split(train.x[:held_out], train.y[:held_out]) if held_out else None
+    start = solver.initial(samples, size, generator)
+    times = torch.randint(HORIZON, (samples,), generator=generator)
+    train = _step(solver, _solve(solver, start, times))
+    held = Split(train.x[:held_out], train.y[:held_out]) if held_out else None
     train = Split(train.x[held_out:], train.y[held_out:])
-    test = valid or _step(config, config.solver.initial(config.tests, config.size, generator))
-    forward = Task(train, test, valid)
-    return {"A": forward, "backward": Task(_swapped(train), _swapped(test), valid and _swapped(valid))}
+    test = held or _step(solver, solver.initial(tests, size, generator))
+    backward = Task(_swapped(train), _swapped(test), held and _swapped(held))
+    return {"A": Task(train, test, held), "backward": backward}
 
 
-def _step(config: HindcastConfig, states: Tensor) -> Split:
+def _step(solver: System, states: Tensor) -> Split:
     """States, and what they are a step later."""
-    return Split(states, _solve(config, states, torch.ones(len(states))))
+    return Split(states, _solve(solver, states, torch.ones(len(states))))
 
 
-def _solve(config: HindcastConfig, states: Tensor, steps: Tensor) -> Tensor:
+def _solve(solver: System, states: Tensor, steps: Tensor) -> Tensor:
     parts = zip(states.split(PART), steps.split(PART), strict=True)
-    return torch.cat([config.solver.solve(part, count) for part, count in parts])
+    return torch.cat([solver.solve(part, count) for part, count in parts])
 
 
 def _swapped(split: Split) -> Split:
