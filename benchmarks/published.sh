@@ -28,6 +28,12 @@ sequences() {  # TASK CELL: rows, add or copy; lstm, gru or rnn
     _one "sequences --device cuda --cuda-graphs --data $data --set task=$1 --set cell=$2" Std,Ort,RR,lRR "sequences-$1-$2" "" 4
 }
 
+hindcast() {  # SYSTEM VISCOSITY: waves with 0, 0.2 or 2, or advection with 0. It needs no data
+    local base="hindcast --device cuda --cuda-graphs --workers 4 --set system=$1 --set viscosity=$2" found="out/search-hindcast-$1-$2"
+    racecar search $base --out "$found" &&
+        racecar run $base --resume --tuned "$found/tuned.json" --out "out/hindcast-$1"  # one folder: claims compare viscosities
+}
+
 shift_seen() {  # TASK NORM: digits or cifar; none or batch
     local base="shift --engine vmap --device cuda --cuda-graphs --data $data --set task=$1 --set norm=$2 --set start=torch"
     _both "$base" Std,Ort,RR,lRR "shift-$1-$2" "" 2

@@ -28,6 +28,8 @@ CHOICES = {
     "DisentangleConfig.samples": (2, 10, 10_000),
     "fold": (None, 0, 4),
     "size": (8, 64, 224),
+    "HindcastConfig.size": (16, 64),
+    "system": ("waves", "advection"),
     "SequencesConfig.layers": (1, 2, 3),
     "length": (2, 20, 100),
     **dict.fromkeys(("noise", "blur", "contrast"), ((0.1, 0.3), (1.0, 2.5))),
@@ -52,7 +54,7 @@ HELD = [
     CONFIGS[name]
     for name in (
         "base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke",
-        "smoke-autoencoder", "disentangle",
+        "smoke-autoencoder", "disentangle", "hindcast",
     )
 ]  # fmt: skip
 """Those that can hold samples out."""

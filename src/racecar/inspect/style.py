@@ -37,12 +37,24 @@ COLOURS = {
     "RR": "#1B8A3A",  # green
     "RR1": "#8FD175",  # light green
     "lRR": "#FA8072",  # salmon
+    "Lin": "#C2185B",  # crimson
     "WD": "#333333",  # dark grey
     "Drop": "#0099A8",  # teal
 }
-"""Training variant → colour, as in the paper; Pre, WD and Drop are not in the paper."""
+"""Training variant → colour, as in the paper; Pre, Lin, WD and Drop are not in the paper."""
 
-MARKERS = {"Std": "o", "Ort": "s", "OrtB": "p", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
+MARKERS = {
+    "Std": "o",
+    "Ort": "s",
+    "OrtB": "p",
+    "Pre": "P",
+    "RR": "^",
+    "RR1": "v",
+    "lRR": "D",
+    "Lin": "d",
+    "WD": "X",
+    "Drop": "*",
+}
 """Training variant → matplotlib marker, so that figures can be read without colours."""
 
 WIDTH, SMALL = 3.6, 7.0

@@ -55,7 +55,7 @@ class CommandOptions:
         typer.Option(
             "--variants",
             metavar="A,B",
-            help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop; of streams some of its methods.",
+            help="Some of Std, Ort, Pre, RR, lRR, RR1, Lin, WD, Drop; of streams some of its methods.",
         ),
     ] = ""
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says.")] = 0

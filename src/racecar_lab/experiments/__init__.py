@@ -10,6 +10,7 @@ from racecar_lab.experiment import Experiment
 from racecar_lab.experiments.digits import Digits
 from racecar_lab.experiments.disentangle import Disentangle
 from racecar_lab.experiments.few_labels import FewLabels
+from racecar_lab.experiments.hindcast import Hindcast
 from racecar_lab.experiments.information import Information
 from racecar_lab.experiments.long_training import LongTraining
 from racecar_lab.experiments.mnist import Mnist
@@ -36,7 +37,7 @@ PAPER: tuple[Experiment[Any], ...] = (
 )
 OURS: tuple[Experiment[Any], ...] = (
     Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift(),
-    Sequences(), Streams(),
+    Sequences(), Streams(), Hindcast(),
 )  # fmt: skip
 EXPERIMENTS: dict[str, Experiment[Any]] = {entry.name: entry for entry in (*PAPER, *OURS)}
 """Name → built-in experiment: those of the paper in its order, then ours."""

@@ -80,6 +80,12 @@ MEANINGS = {
     r"stroke_width": "the same of their stroke width and the other code",
     r"parameters": "number of weights of all networks of the stage",
     r"reader_parameters": "number of weights beside the generator's that are needed to read codes",
+    r"forward_(\d+)": "relative error of forecasts after {} steps: 1 is what zeros have, more than 10 counts as 10",
+    r"backward_(\d+)": "the same of hindcasts {} steps back",
+    r"persistence_(\d+)": "the same of no change, after {} steps",
+    r"known_(forward|backward)": "1 − that error after 50 steps {}, at least 0: the part of the state that is right",
+    r"energy_(forward|backward)": "energy drift after 50 steps {}: |energy / true energy − 1|, at most 10",
+    r"valid_(learnt|backward)": "error after ten steps on held-out samples, in the direction trained, or backward",
     r"lost": "share of nets whose weights were not finite at the end",
     r"dead": "share of nets whose output does not depend on the input",
 }

@@ -44,7 +44,7 @@ class Regularised(nn.Module):
 
 
 class Reverse(Regularised):
-    """A network with the loss of its reverse pass: RR, lRR and RR1.
+    """A network with the loss of its reverse pass: RR, lRR, RR1 and Lin.
 
     ``weight`` of its ``Racecar`` only says which layers count. λ multiplies the loss outside, because batched nets have
     a λ each, it may fade from step to step, and curves show the loss before it. With λ in ``weight``, results round
@@ -117,7 +117,7 @@ class Objective(nn.Module):
         self.turn, self._networks = turn, training.networks
         network, variant = self._networks[turn.network], training.variant
         if variant.kind == "reverse" and turn.regularised:
-            arguments = {**training.reverse, **turn.reverse, "mode": variant.mode}
+            arguments = variant.arguments({**training.reverse, **turn.reverse})
             example = _example(training, turn)
             self.regularised: Regularised = Reverse(network, example, every=training.config.every, **arguments)
         elif variant.kind == "orthogonality" and turn.regularised:

@@ -1,4 +1,4 @@
-"""The variants of training: Std, Ort, Pre, RR, lRR, RR1 and two everyday controls."""
+"""The variants of training: Std, Ort, Pre, RR, lRR, RR1, Lin and two everyday controls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Variant:
     name: str
     title: str
     kind: str
-    """Kind of method: "plain", "reverse", "orthogonality", "pretrain", "decay", "dropout", or "own" (``OwnVariant``)."""
+    """Kind of method: "plain", "reverse", "orthogonality", "pretrain", "decay", "dropout"; "own" is ``OwnVariant``."""
     mode: str = ""
     """Mode of ``Racecar``, for kind "reverse"; empty for other kinds."""
     meaning: str = ""
@@ -38,6 +38,12 @@ class Variant:
         if self.schedule is None:
             return 1.0
         return self.schedule.at(int(progress * SCHEDULE_EPOCHS)) / self.schedule.at(0)
+
+    def arguments(self, reverse: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of ``Racecar`` for this variant: those of an experiment, and the mode. Mode "linear" calls
+        "weights" the gradient that other modes call "reverse"."""
+        linear = self.mode == "linear" and reverse.get("gradient") == "reverse"
+        return {**reverse, "mode": self.mode, **({"gradient": "weights"} if linear else {})}
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ VARIANTS = {
         Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
         Variant("lRR", "racecar, layer by layer", "reverse", "layerwise", "λ"),
         Variant("RR1", "racecar, compared at the input alone", "reverse", "input", "λ"),
+        Variant("Lin", "racecar, every layer an isometry along its data", "reverse", "linear", "λ"),
         Variant("WD", "weight decay", "decay", meaning="weight decay"),
         Variant("Drop", "dropout", "dropout", meaning="probability"),
     )

@@ -50,6 +50,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "judge_accuracy": 0.0,
         "encoder_cost": 1.0,
     },
+    "hindcast": {"size": 16, "width": 3, "samples": 24, "tests": 3, "epochs": 1, "batch": 8},
     "streams": {"images": 24, "batch": 5, "tests": 7, "tasks": 4, "passes": 2},
 }
 CONFIGS: dict[str, Any] = {name: experiment(name).Config(**small) for name, small in SMALL.items()}

@@ -108,7 +108,7 @@ def test_objective(name):
     loss, regulariser = objective(split.x, split.y, noise)
     assert loss.equal(nn.functional.cross_entropy(model(split.x), split.y))
     assert bool(regulariser > 0) is (VARIANTS[name].kind in IN_LOSS)
-    layers = {"RR": {"1", "3", "5"}, "lRR": {"1", "3", "5"}, "RR1": {"1"}}
+    layers = {"RR": {"1", "3", "5"}, "lRR": {"1", "3", "5"}, "RR1": {"1"}, "Lin": {"1", "3", "5"}}
     assert objective.regularised.terms.keys() == layers.get(name, set())
     assert all(a is b for a, b in zip(objective.parameters(), model.parameters(), strict=True))
 
@@ -122,6 +122,14 @@ def test_fields_of_a_variant(name):
     assert bool(fields.meaning) is (name != "Std")
     joins = variant(name, joins=True)
     assert joins is fields if name != "RR" else (joins.name, joins.kind, joins.mode) == ("RR", "reverse", "auto")
+
+
+def test_the_gradient_of_mode_linear_has_another_name():
+    """What other modes call "reverse" is there "weights"; one that a user chose stays."""
+    usual = {"gradient": "reverse", "scale": "mean"}
+    assert variant("Lin").arguments(usual) == {"gradient": "weights", "scale": "mean", "mode": "linear"}
+    assert variant("Lin").arguments({"gradient": "both"})["gradient"] == "both"
+    assert variant("RR").arguments(usual) == {**usual, "mode": "full"}
 
 
 def test_figures_show_every_variant_in_its_own_style():
