@@ -171,5 +171,5 @@ def origins(value: Any) -> Iterator[Origin]:
 
 
 def _computed(call: Call) -> list[Computed]:
-    found = origins([*call.args, *call.kwargs.values()])
-    return [origin for origin in found if isinstance(origin, Computed)]
+    every = origins([*call.args, *call.kwargs.values()])
+    return [origin for origin in every if isinstance(origin, Computed)]

@@ -67,7 +67,7 @@ def resolved(layer_graph: LayerGraph, op: Op, name: str, given: Given, leading: 
 
 
 def can_resolve(op: Op) -> bool:
-    """Whether a join is a single call on several tensors, so that it is a function of each alone if the others are
+    """True if a join is a single call on several tensors, so that it is a function of each alone if the others are
     given."""
     values = [value for _, value in op.inputs]
     single = op.func is not None and op.module is None and not op.members and op.called not in RECURRENT

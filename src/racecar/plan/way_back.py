@@ -29,7 +29,7 @@ class Leg(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """Whether a selection is undone: zeros stand where nothing was selected."""
+        """True if a selection is undone: zeros stand where nothing was selected."""
         return any(step.op.role is Role.SELECT for step in self.steps)
 
 

@@ -74,7 +74,7 @@ class _Run:
         1 everywhere."""
 
     def run(self, input_activation: Activation | None) -> Tensor | tuple[Tensor, ...]:
-        """What the way leads to."""
+        """The tensor, or the tensors, to which the way leads."""
         for (value, leg), y in zip(self.way.starts, self.ys, strict=True):
             self.batch.check(value, y, leg.start)
             self._go(leg, y)

@@ -52,26 +52,26 @@ class Replay:
         return value
 
     def _find(self, origin: Origin, op: Op) -> Any:
-        """The tensor, or flag, that a origin stands for now."""
-        found: Any = None
+        """The tensor, or flag, that an origin stands for now."""
+        value: Any = None
         if isinstance(origin, Held):
-            found = own_parameters(origin.module).get(origin.name)
-            found = own_buffers(origin.module).get(origin.name) if found is None else found
+            value = own_parameters(origin.module).get(origin.name)
+            value = own_buffers(origin.module).get(origin.name) if value is None else value
         elif isinstance(origin, Computed):
-            found = self._computed(origin.call, op)[origin.slot]
+            value = self._computed(origin.call, op)[origin.slot]
         elif isinstance(origin, Outside):
-            found = origin.tensor()
+            value = origin.tensor()
         elif isinstance(origin, Like):
-            found = torch.empty(origin.shape, dtype=origin.dtype, device=self.device)
+            value = torch.empty(origin.shape, dtype=origin.dtype, device=self.device)
         elif isinstance(origin, TrainingFlag):
-            found = origin.module.training
-        if found is None:
+            value = origin.module.training
+        if value is None:
             reason = origin.reason if isinstance(origin, Unknown) else "is known in a forward pass alone"
             raise self._unknown(op, reason)
-        return found
+        return value
 
     def _computed(self, position: int, op: Op) -> tuple[Tensor, ...]:
-        """What a call that uses no data gives now."""
+        """Results of a call that uses no data, computed again with the weights of now."""
         if position not in self._results:
             call = self._call(position, op)
             if call.kwargs.get("device") is not None:

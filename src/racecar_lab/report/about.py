@@ -68,8 +68,8 @@ def glossary(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequen
     """Name → meaning, for the variants and stages that were run and the metrics that were measured."""
     names = dict.fromkeys(group.variant for group in groups)
     known = [experiment.variant(name) for name in experiment.variants if name in names]
-    own = [one for one in known if isinstance(one, OwnVariant)]
-    variants = [*(variant(name, experiment.joins) for name in names if name in VARIANTS), *own]
+    experiments_own = [one for one in known if isinstance(one, OwnVariant)]
+    variants = [*(variant(name, experiment.joins) for name in names if name in VARIANTS), *experiments_own]
     reached = {group.stage for group in groups}
     stages = dict.fromkeys(stage for config in configs for stage in experiment.stages(config))
     return {

@@ -79,8 +79,8 @@ class Training:
 
     def trained(self, turn: Turn) -> list[nn.Module]:
         """The networks that a turn trains: the turn's, and those of the variant's own regulariser."""
-        own = self.variant.networks if isinstance(self.variant, OwnVariant) and turn.regularised else ()
-        return [self.networks[name] for name in (turn.network, *own)]
+        names = self.variant.networks if isinstance(self.variant, OwnVariant) and turn.regularised else ()
+        return [self.networks[name] for name in (turn.network, *names)]
 
     def regulariser_weight(self, turn: Turn) -> float:
         """λ of the regulariser in the loss of a turn; 0 if it has none."""

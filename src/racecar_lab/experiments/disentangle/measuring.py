@@ -75,11 +75,11 @@ def generate(generator: nn.Module, inputs: Tensor) -> Tensor:
     return torch.cat([generator(part) for part in inputs.split(BATCH)])
 
 
-def reading(found: Codes, codes: Codes) -> dict[str, float]:
+def reading(read_codes: Codes, codes: Codes) -> dict[str, float]:
     """How well the codes of generated pictures are found again; "codes" is the mean over c1, c2 and c3, by which λ is
     chosen."""
-    metrics = agreement("generated", found.c1, codes.c1)
-    c2, c3 = rank_correlations(found.c23, codes.c23).diagonal().tolist()
+    metrics = agreement("generated", read_codes.c1, codes.c1)
+    c2, c3 = rank_correlations(read_codes.c23, codes.c23).diagonal().tolist()
     return {**metrics, "generated_c2": c2, "generated_c3": c3, "codes": (metrics["generated_accuracy"] + c2 + c3) / 3}
 
 
@@ -92,7 +92,7 @@ def agreement(name: str, c1: Tensor, classes: Tensor) -> dict[str, float]:
 
 
 def pictures(generated: Generated, split: Split, config: DisentangleConfig, trained: Trained) -> dict[str, float]:
-    """What the generated pictures show: digits, by the judge, and style, by their ink."""
+    """Metrics of the generated pictures: the digits that they show, by the judge, and their style, by their ink."""
     judge = trained_judge(trained.folder, config.digits, config.judge_epochs, str(trained.device))
     refuse_bad(judge, config.judge_accuracy)
     (features, classes), (real_features, _) = judge.look(generated.x), judge.look(split.x)
@@ -130,10 +130,10 @@ def examples(
         generate(generator, to_inputs(varying(which, device), noise.repeat_interleave(COLUMNS, 0), config.code))
         for which in range(3)
     ]
-    found = read(split.x)  # of all, because batch norm needs a whole batch
+    read_codes = read(split.x)  # of all, because batch norm needs a whole batch
     labels = split.y.tolist()
     first = torch.tensor([labels.index(digit) for digit in range(CLASSES) if digit in labels], device=device)
-    codes = Codes(found.c1[first], found.c23[first].clamp(-1, 1))
+    codes = Codes(read_codes.c1[first], read_codes.c23[first].clamp(-1, 1))
     again = generate(generator, to_inputs(codes, torch.zeros(len(first), NOISE, device=device), config.code))
     return {
         "varied": as_bytes(torch.stack(varied)).view(3, ROWS, COLUMNS, *split.x.shape[2:]),

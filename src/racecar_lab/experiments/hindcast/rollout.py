@@ -20,7 +20,7 @@ Step = Callable[[Tensor], Tensor]
 
 
 class Rollout(NamedTuple):
-    """What became of N trajectories."""
+    """Errors and energy drift of N predicted trajectories."""
 
     errors: Tensor
     """Relative error after every step, (N, steps)."""
